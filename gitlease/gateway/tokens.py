@@ -23,6 +23,7 @@ from gitlease.core.instant import MS
 from gitlease.core.policy import is_holder
 from gitlease.core.shape import JSON
 from gitlease.git.files import (
+    LOCK,
     cannot_keep,
     drop_leftovers,
     exclusive,
@@ -204,7 +205,7 @@ class Tokens:
             os.chmod(self._folder, 0o700)
         except OSError as error:
             raise cannot_keep(self._folder, error) from None
-        lock = os.path.join(self._folder, "tokens.lock")
+        lock = os.path.join(self._folder, LOCK)
         with exclusive(lock, timeout=self._patience) as alone:
             if not alone:  # or one of two changes would undo the other: a revocation, say
                 raise Invalid(

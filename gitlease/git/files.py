@@ -221,7 +221,8 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
 # 45 ms, more than all that a hook does, and it neither shares a lock nor goes on where a file
 # system has none.
 
-LOCK = "lock"  # the name of one in a folder of private state
+LOCK = "lock"  # the name of one in a folder of private state, which is held for milliseconds
+PATIENCE = 2.0  # seconds for which it is waited for
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -240,12 +241,13 @@ def exclusive(
     """
     deadline = time.monotonic() + timeout
     try:
-        descriptor = open_lock(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         yield False
         return
+    share(path, descriptor)
     try:
-        while (held := take(descriptor, shared=shared)) is None and time.monotonic() < deadline:
+        while (held := _take(descriptor, shared=shared)) is None and time.monotonic() < deadline:
             on_wait()
             time.sleep(0.005)
         yield bool(held)
@@ -255,14 +257,7 @@ def exclusive(
         os.close(descriptor)
 
 
-def open_lock(path: str) -> int:
-    """The descriptor of a lock's file, which is made if need be. Raises OSError, for a link too."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    share(path, descriptor)
-    return descriptor
-
-
-def take(descriptor: int, *, shared: bool = False) -> bool | None:
+def _take(descriptor: int, *, shared: bool = False) -> bool | None:
     """Take an open lock without waiting. None if another has it, False where there are no locks."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -271,13 +266,11 @@ def take(descriptor: int, *, shared: bool = False) -> bool | None:
     return True
 
 
-def change_kept(
-    file: str, change: Callable[[bytes | None], bytes], limit: int, *, patience: float
-) -> None:
+def change_kept(file: str, change: Callable[[bytes | None], bytes], limit: int) -> None:
     """Replace a file by what ``change`` makes of it, again if another writes it. Raises OSError."""
     folder = os.path.dirname(file)
     make_folders(folder)
-    with _alone(os.path.join(folder, LOCK), patience):
+    with alone(folder):
         while (data := change(before := read_small(file, limit))) != (before or b""):
             drop_leftovers(folder)
             if replace_file(file, data, over=(before, limit)):
@@ -285,10 +278,14 @@ def change_kept(
 
 
 @contextmanager
-def _alone(lock: str, patience: float) -> Iterator[None]:
-    """Hold a lock, or what stands for it: a file that only one process at a time can make."""
-    with exclusive(lock, timeout=patience) as held:
-        made, deadline = f"{lock}.tmp", time.monotonic() + patience
+def alone(folder: str) -> Iterator[None]:
+    """Hold a folder's lock, or what stands for it: a file that only one process at a time can make.
+
+    After ``PATIENCE`` without either one goes on: what must not be lost is compared besides.
+    """
+    lock = os.path.join(folder, LOCK)
+    with exclusive(lock, timeout=PATIENCE) as held:
+        made, deadline = f"{lock}.tmp", time.monotonic() + PATIENCE
         while not held and time.monotonic() < deadline:
             try:
                 os.close(os.open(made, os.O_CREAT | os.O_EXCL, 0o600))
@@ -309,7 +306,6 @@ def _alone(lock: str, patience: float) -> Iterator[None]:
 NOTES = "notes.json"
 LARGEST_NOTES = 64 * 1024 * 1024
 MOST_NOTES = 200  # of a kind: the newest are kept
-NOTES_PATIENCE = 2.0
 
 # By key, when a note was written (in seconds since the epoch), and its JSON value.
 Table = dict[str, tuple[float, Any]]
@@ -360,7 +356,7 @@ class Notes:
             return json.dumps(newest).encode() if newest or data else b""
 
         try:
-            change_kept(self._file, changed, LARGEST_NOTES, patience=NOTES_PATIENCE)
+            change_kept(self._file, changed, LARGEST_NOTES)
         except OSError:
             return False
         return True

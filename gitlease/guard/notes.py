@@ -74,8 +74,8 @@ def has_traces(common_dir: str) -> bool:
     """Whether any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
         names = {*os.listdir(os.path.join(common_dir, "gitlease"))}
-        if names <= {NOTES, LOCK, ASKED}:  # the last is an older gitlease's
-            return names != {ASKED} and [*notes_of(common_dir).read()] != [ASKED]
+        if names <= {NOTES, LOCK}:
+            return [*notes_of(common_dir).read()] != [ASKED]
         return True
     return False
 
@@ -324,23 +324,8 @@ def postpone_check(private: str, name: str, *, at: float) -> None:
     Notes(private).put(CHECKS, name, "", at=at)
 
 
-# What an older gitlease kept in folders and files of its own: one beside this one dates them anew.
-_OLDER = (
-    *("agents", "asked", "carried", "conversations.json", "conversations.json.lock"),
-    *("main-branches", "present", "servers", "words"),
-)
-THREE_MONTHS = 90 * 86_400  # seconds
-
-
 def head_moved(private: str) -> None:
     """Leave the next hooks to look for themselves, since what is known has changed."""
     drop_idle_marker(private)
-    for name in _OLDER:
-        with contextlib.suppress(OSError):
-            path = os.path.join(private, name)
-            if time.time() - os.lstat(path).st_mtime > THREE_MONTHS:
-                import shutil
-
-                shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     notes = Notes(private)
     notes.drop(CHECKS, *notes.of(CHECKS))

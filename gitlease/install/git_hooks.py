@@ -19,7 +19,7 @@ from functools import partial
 
 from gitlease.core.errors import Invalid, hint, shown
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import replace_file, share
+from gitlease.git.files import Notes, notes_of, replace_file, share
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.install import hook_places as places
@@ -101,8 +101,7 @@ def install(
             make = partial(_write, path, data, 0o644)
             changes.insert(0, HookChange(f"noted {program}", make, path, quiet=True))
     if not dry_run:
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(place.private, places.HOOKS_PATH))
+        Notes(place.private).drop(places.HOOKS_PATH, "")
         _carry_out(changes)
     where = "git's configuration"
     if place.way is not Way.CONFIG:
@@ -327,13 +326,12 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
 
     ``""`` if they do, were never installed, or somebody was warned already.
     """
-    private = os.path.join(repository.common_dir, "gitlease")
-    seen = os.path.join(private, places.HOOKS_PATH)
-    value = os.fsencode(hooks_path)
-    if not os.path.exists(os.path.join(private, places.PROGRAM)) or places.read_file(seen) == value:
+    notes = notes_of(repository.common_dir)
+    program = os.path.join(repository.common_dir, "gitlease", places.PROGRAM)
+    if not os.path.exists(program) or notes.get(places.HOOKS_PATH, "") == hooks_path:
         return ""
+    notes.put(places.HOOKS_PATH, "", hooks_path, at=0)
     with contextlib.suppress(OSError, Invalid):
-        replace_file(seen, value)
         if not _state(places.find_place(repository), "pre-commit").live:
             return (
                 f"core.hooksPath is {shown(hooks_path)}, and git no longer calls gitlease's hooks"

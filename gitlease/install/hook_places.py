@@ -200,7 +200,8 @@ LEFTHOOK_SNIPPET = "lefthook-gitlease.yml"
 HUSKY = ".husky"
 BACKUPS = "old-hooks"  # where overcommit moves the hooks that it replaces
 # In the private folder: what to start, scripts, and the value of core.hooksPath at the last look.
-PROGRAM, SCRIPTS, HOOKS_PATH = "program", "hooks", "hooks-path"
+PROGRAM, SCRIPTS = "program", "hooks"
+HOOKS_PATH = "hooks-path"  # a kind of notes: that of which somebody was warned
 _MARK = re.compile(rb"^# BEGIN gitlease ([a-z-]{1,40}) v\d", re.MULTILINE)
 
 

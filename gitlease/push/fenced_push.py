@@ -30,7 +30,7 @@ from gitlease.engine.answers import Answer, Settled, of_damage, told_by
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
-from gitlease.engine.transaction import Step, fresh_id, with_views
+from gitlease.engine.transaction import LONGEST_TURN, Step, fresh_id, with_views
 from gitlease.guard.rules import (
     GuardFinding,
     PushedCommit,
@@ -373,6 +373,8 @@ class FencedPush:
                 if not is_quiet:  # no heartbeat of this clone is to interfere with the next try
                     is_quiet = True
                     stack.enter_context(self._quiet())
+                    turn = self._session.store.turn(self._layers, LONGEST_TURN, lambda: None)
+                    stack.enter_context(turn)
             for line in swapped.said:
                 if not line.startswith(OVERTAKEN):
                     tell(line)

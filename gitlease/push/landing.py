@@ -16,8 +16,9 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import ClassVar
 
 from gitlease.core.edge import EdgeEdit, Progress, Task
@@ -43,12 +44,12 @@ from gitlease.engine.edges import find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.transaction import fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
-from gitlease.git.files import Unreadable, exclusive
+from gitlease.git.files import Table, Unreadable, notes_of
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import commit_of, fetch_branch, tracked
 from gitlease.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name, reason_of
-from gitlease.git.run import local_variables_cleared, on_parent_death
+from gitlease.git.run import local_variables_cleared, on_parent_death, started_at, still_runs
 from gitlease.push.fenced_push import FencedPush, PushRefused
 from gitlease.push.plan import NotAtomic, PushRequest
 from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
@@ -138,11 +139,7 @@ class Lander:
         """Land the task, or the only one that this session holds. A refusal names its task."""
         self._session.check_holder()
         make_folder(self._git.state)
-        name = f"landing-{fit_name(os.path.basename(self._repository.git_dir))}.lock"
-        with exclusive(os.path.join(self._git.state, name), timeout=0) as alone:
-            if not alone:  # two would put back what the other one moved
-                way = "wait until it has ended, and land then"
-                raise Invalid("another landing from this work tree is under way", hints=(way,))
+        with _only_landing(self._repository):
             return self._land(resource)
 
     def _land(self, resource: Resource | None) -> Landed:
@@ -598,3 +595,27 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     with suppress(subprocess.TimeoutExpired):
         return process.wait(timeout=seconds)
     return None
+
+
+LANDING = (
+    "landing"  # a kind of notes: the process that lands from a work tree, by its git directory
+)
+
+
+@contextmanager
+def _only_landing(repository: Repository) -> Iterator[None]:
+    """Refuse a second landing from a work tree: two would put back what the other one moved."""
+    notes, key, process = notes_of(repository.common_dir), repository.git_dir, os.getpid()
+
+    def begin(tables: dict[str, Table]) -> None:
+        match tables[LANDING].get(key):
+            case (_, [int() as other, str() as started]) if still_runs(other, started):
+                way = "wait until it has ended, and land then"
+                raise Invalid("another landing from this work tree is under way", hints=(way,))
+        tables[LANDING][key] = time.time(), [process, started_at(process)]
+
+    notes.change(begin)
+    try:
+        yield
+    finally:
+        notes.drop(LANDING, key)

@@ -24,8 +24,8 @@ from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
 from gitlease.git.files import (
+    alone,
     drop_leftovers,
-    exclusive,
     load_json,
     make_folders,
     open_regular,
@@ -49,7 +49,6 @@ LARGEST = 1_048_576
 LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: its end
 CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE, LAST_LINE = 65_536, 2_048  # bytes of a log
-PATIENCE = 10.0
 ENDING = 60.0  # seconds, beside its grace, for a run to end: its release may ask four times
 STEP, FOLLOWED = 0.05, 0.2
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
@@ -125,7 +124,7 @@ class RunsFolder:
     def begin(self, record: RunRecord) -> None:
         """Record a run that begins. Raises OSError, and LeaseHeld for a lease that a run has."""
         self.make()
-        with exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE):
+        with alone(self._folder):
             other = self._running(lambda x: not set(record.lease_ids).isdisjoint(x.lease_ids))
             if other is not None:
                 shared = next(x for x in other.lease_ids if x in record.lease_ids)

@@ -13,7 +13,7 @@ from gitlease.core.errors import MAX_WORD, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor
 from gitlease.core.policy import is_holder
-from gitlease.git.files import load_json, notes_of
+from gitlease.git.files import notes_of
 from gitlease.git.repository import Repository, short_host
 from gitlease.settings.schema import SESSION_KEY, read_session
 from gitlease.settings.sources import checked, git_source
@@ -147,16 +147,8 @@ def _session(
 
 
 def continued(common_dir: str, session: str) -> str:
-    """The session that an agent's conversation continues, else its own.
-
-    What an older gitlease noted of it is in a file of its own.
-    """
-    if found := notes_of(common_dir).get(CONTINUED, session):
-        return str(found)
-    match load_json(os.path.join(common_dir, "gitlease", "conversations.json"), MAX_TOKENS):
-        case {"names": {**names}} if isinstance(name := names.get(session), str):
-            return name
-    return session
+    """The session that an agent's conversation continues, else its own."""
+    return str(notes_of(common_dir).get(CONTINUED, session) or session)
 
 
 def agent_session(agent: str, number: str) -> str:

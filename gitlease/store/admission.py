@@ -26,7 +26,6 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
-from gitlease.git.files import load_json
 from gitlease.store.history import decision, first_after
 from gitlease.store.transport import GitRefs, Remote
 
@@ -315,10 +314,7 @@ class Admission:
             raise self._not_seen(head, self._unlike(head, there))
 
     def _kept(self, layer: str, name: str) -> Any:
-        state = self._ledgers.state(layer)
-        # An older gitlease kept each in a file.
-        older = f"{state.path}/{name}.json"
-        return state.notes.get("facts", name) or load_json(older, MAX_BYTES)
+        return self._ledgers.state(layer).notes.get("facts", name)
 
     def _keep(self, layer: str, name: str, value: object) -> None:
         self._ledgers.state(layer).notes.put("facts", name, value, at=0)

@@ -13,7 +13,6 @@ import time
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 
 from gitlease.core.errors import HeadGone
 from gitlease.git.files import (
@@ -326,20 +325,18 @@ class PrivateStore:
         return found.st_ino, found.st_mtime_ns
 
     @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self, cutting: float = 0) -> Iterator[None]:
         """Keep others from making the store anew, while objects come into it.
 
-        A fetch that negotiates on the old store would leave half of a ledger in the new one.
-        Raises CacheDamaged where it was made anew already.
+        A fetch that negotiates on the old store would leave half of a ledger in the new one. One
+        that is ``cutting`` how much history it brings is alone, for git refuses a second, and
+        waits so many seconds for that. Raises CacheDamaged where it was made anew already.
         """
-        with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE, shared=True):
+        patience = cutting or REBUILD_PATIENCE
+        with exclusive(f"{self.path}.lock", timeout=patience, shared=not cutting):
             if self.replaced():
                 raise CacheDamaged("the ledger's store was replaced")
             yield
-
-    def cutting(self, seconds: float) -> AbstractContextManager[bool]:
-        """Let one at a time say how much history a fetch brings, for git refuses a second."""
-        return exclusive(f"{self.path}.cut.lock", timeout=seconds)
 
     def replaced(self) -> bool:
         """Whether another process has made the store anew since it was opened here."""

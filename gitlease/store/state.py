@@ -13,8 +13,9 @@ import json
 import os
 import re
 import threading
+import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gitlease.core.frozen import dataclass, field, replace
@@ -23,25 +24,24 @@ from gitlease.core.lease import Sighting
 from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
+    LEFT_OVER,
     Notes,
     cannot_keep,
     change_kept,
     drop_leftovers,
     exclusive,
-    load_json,
     make_folders,
     read_small,
+    read_with_status,
     replace_file,
-    store_json,
     strings_in,
 )
 
-LOCK_PATIENCE = 5.0
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
 KNOWN_FILE, ASKING = "known.json", "asking"  # the latter is a kind of notes
 _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
-_busy: dict[str, threading.Thread] = {}  # who of this process is busy with an operation
+_busy: dict[str, threading.Thread] = {}  # who of this process is busy with a file of a journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ class StateFolder:
     def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
         """``on_move`` is called whenever the known head has become another one."""
         self.path, self.notes, self._on_move = path, Notes(path), on_move
+        self._changes = Journal(os.path.join(path, "pending"))
         self._file = os.path.join(path, KNOWN_FILE)
         self._read: tuple[bytes, Known | None] = b"", None
         self.damaged = False  # whether something was known that could not be read
@@ -148,7 +149,7 @@ class StateFolder:
             return self._read[0]
 
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
-            change_kept(self._file, change, MAX_BYTES, patience=LOCK_PATIENCE)
+            change_kept(self._file, change, MAX_BYTES)
             if moved:
                 self._on_move()
 
@@ -213,61 +214,110 @@ class StateFolder:
             self.notes.put("shown", "", now[-SHOWN_KEPT:], at=0)
         return frozenset(before)
 
-    # A file for each pending change: processes of one clone never write the same one.
+    # What is pending
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         """Remember a change; ``abandoned`` when this process will not find out any more."""
-        value = {"process": 0 if abandoned else os.getpid(), **JSON.dump(pending)}
-        try:
-            make_folders(os.path.join(self.path, "pending"))
-            store_json(self._pending_file(pending), value)
-            if abandoned:
-                _busy.pop(pending.operations[0], None)
-            else:
-                _busy[pending.operations[0]] = threading.current_thread()
-        except OSError as error:
-            raise cannot_keep(self.path, error) from None
+        self._changes.put(pending.operations[0], JSON.dump(pending), abandoned=abandoned)
 
     def remove_pending(self, pending: Pending) -> None:
-        _busy.pop(pending.operations[0], None)
-        _remove(self._pending_file(pending))
+        self._changes.drop(pending.operations[0])
 
     def pending(self, *, living: bool = False) -> list[Pending]:
         """Every change whose outcome is not known.
 
         Without those that a ``living`` process or thread is busy with, unless they are asked for.
         """
-        folder, found = os.path.join(self.path, "pending"), []
-        try:
-            names = sorted(os.listdir(folder))
-        except OSError:
-            return []
-        if not all(name.endswith(".json") for name in names):
-            drop_leftovers(folder)  # what was killed while it was written down never was sent
-            names = [name for name in names if name.endswith(".json")]
-        for name in names:
-            data = load_json(os.path.join(folder, name), MAX_BYTES)
-            if not isinstance(data, dict):
-                continue
+        found = list[Pending]()
+        for entry in self._changes.entries():
             try:
-                known = JSON.load(Pending, data)
-                if living or not _alive(int(data["process"]), known.operations[0]):
-                    found.append(known)
+                known = JSON.load(Pending, entry.value)
+                if known.operations[0] != entry.name:
+                    raise ValueError
             except _UNREADABLE:
-                _remove(os.path.join(folder, name))
+                self._changes.drop(entry.name)
+            else:
+                if living or entry.is_own or not entry.is_busy:
+                    found.append(known)
         return found
 
-    def _pending_file(self, pending: Pending) -> str:
-        return os.path.join(self.path, "pending", f"{pending.operations[0]}.json")
+
+# --- what is on its way ---------------------------------------------------------------------------
 
 
-def _alive(process: int, operation: str) -> bool:
-    if not process:
-        return False
-    if process == os.getpid():
-        thread = _busy.get(operation)
-        return thread is not None and thread is not threading.current_thread() and thread.is_alive()
-    return _exists(process)
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A change on its way. ``is_own``: this thread has put it there; ``written`` is in ns."""
+
+    name: str
+    value: Any
+    written: int
+    is_busy: bool
+    is_own: bool
+
+
+class Journal:
+    """Changes on their way: each is a file, so that no process writes that of another.
+
+    It says which process is busy with it. When that has ended, or an hour later whatever has its
+    number then, the change is anyone's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def put(
+        self, name: str, value: Mapping[str, Any], *, abandoned: bool = False, written: int = 0
+    ) -> None:
+        """Keep a change, as of ``written`` if given. Raises Invalid where nothing can be kept."""
+        file, process = self._file(name), 0 if abandoned else os.getpid()
+        data = json.dumps({"process": process, **value}, separators=(",", ":")).encode()
+        _busy[file] = threading.current_thread()
+        try:
+            make_folders(self._folder)
+            replace_file(file, data, dated=written or None)
+        except OSError as error:
+            raise cannot_keep(self._folder, error) from None
+        if abandoned:
+            _busy.pop(file, None)
+
+    def drop(self, name: str) -> None:
+        _remove(file := self._file(name))
+        _busy.pop(file, None)
+
+    def entries(self) -> Iterator[JournalEntry]:
+        """What is there, by name; what cannot be read has no value."""
+        try:
+            names = sorted(os.listdir(self._folder))
+        except OSError:
+            return
+        if not all(name.endswith(".json") for name in names):
+            drop_leftovers(self._folder)  # what was killed while it was written down never was sent
+            names = [name for name in names if name.endswith(".json")]
+        for name in names:
+            file = os.path.join(self._folder, name)
+            with contextlib.suppress(OSError):
+                read = read_with_status(file, MAX_BYTES)
+                if read and ((entry := _entry(file, *read)).is_busy or os.path.exists(file)):
+                    yield entry  # else it was settled meanwhile, by a process that ended then
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self._folder, f"{name}.json")
+
+
+def _entry(file: str, data: bytes, status: os.stat_result) -> JournalEntry:
+    value, is_busy, is_own, thread = None, False, False, _busy.get(file)
+    with contextlib.suppress(*_UNREADABLE):
+        value = json.loads(data)
+        # An older gitlease says nothing of who is busy with an edge.
+        process = value.pop("process", None)
+        if process == os.getpid():
+            is_busy = thread is not None and thread.is_alive()
+            is_own = is_busy and thread is threading.current_thread()
+        elif process != 0 and time.time() - status.st_mtime < LEFT_OVER:
+            is_busy = process is None or _exists(process)
+    name = os.path.basename(file).removesuffix(".json")
+    return JournalEntry(name, value, status.st_mtime_ns, is_busy, is_own)
 
 
 def _exists(process: int) -> bool:

@@ -662,16 +662,11 @@ class GitRefs:
     def deepen(self, layer: str) -> bool:
         if not self._store.is_cut():
             return False
-        with self._store.cutting(self._limit):
-            self._fetched(layer, WHOLE)
+        self._fetched(layer, WHOLE)
         return True
 
     def _first_fetched(self, layer: str) -> str | None:
-        store = self._store
-        store.ready()
-        with store.cutting(self._limit):
-            came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
-            return self._fetched(layer, *([] if came else [f"--depth={FIRST_STEPS}"]))
+        return self._fetched(layer, f"--depth={FIRST_STEPS}")
 
     def peek_at(self, remote: Remote, layer: str) -> str | None:
         """The version of a layer's ref at another remote; None when there is none."""
@@ -688,13 +683,16 @@ class GitRefs:
         """The same, with its objects fetched."""
         return self._fetched(layer, remote=remote)
 
-    def _fetched(self, layer: str, *options: str, remote: Remote | None = None) -> str | None:
+    def _fetched(self, layer: str, cut: str = "", remote: Remote | None = None) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
         store, to = self._store, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         store.ready()
         ref, place = self._ref(layer), remote or self._remote
         try:
-            with store.in_use():
+            with store.in_use(cutting=self._limit if cut else 0):
+                if cut != WHOLE and store.ref(known_ref(self._state_path(layer))):
+                    cut = ""  # another process of the clone brought it meanwhile
+                options = [cut] if cut else []
                 if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
                     return None
                 if (version := store.ref(to)) is None:

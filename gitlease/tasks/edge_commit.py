@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.engine.ports import TaskChange
-from gitlease.git.files import LOCK, Unreadable, exclusive
+from gitlease.git.files import Unreadable
 from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, GitObjects, objects_of
 from gitlease.git.repository import TIMEOUT, Repository, is_on, reason_of
@@ -247,9 +247,8 @@ def commit_edges(repository: Repository, tasks: Tasks, changes: Sequence[TaskCha
     git = UserGit(repository)
     make_folder(git.state)
     try:
-        with exclusive(os.path.join(git.state, "tasks", LOCK), timeout=TIMEOUT):
-            git.tidy()
-            return _commit(git, tasks, changes)
+        git.tidy()
+        return _commit(git, tasks, changes)
     except OSError as error:
         raise Invalid(f"gitlease cannot write in {git.state}: {error.strerror}") from None
 

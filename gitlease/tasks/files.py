@@ -20,7 +20,7 @@ from gitlease.core.lease import Lease
 from gitlease.core.resources import Resource, fold
 from gitlease.core.work import Named, read_lines
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
-from gitlease.git.files import LOCK, drop_leftovers, exclusive
+from gitlease.git.files import alone, drop_leftovers
 from gitlease.git.objects import objects_of
 from gitlease.git.repository import (
     TIMEOUT,
@@ -32,6 +32,7 @@ from gitlease.git.repository import (
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
+from gitlease.store.state import StateFolder
 from gitlease.tasks.scan import (
     FileKind,
     FoundFile,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from gitlease.tasks.reading import TaskReader
     from gitlease.tasks.write import EdgeJournal
 
-PATIENCE = 5.0  # seconds to wait for another process that is changing task files
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 
 
@@ -238,7 +238,7 @@ class GitTaskFiles:
             return ()
         root = self._root()
         make_folder(self._folder)
-        with exclusive(os.path.join(self._folder, LOCK), timeout=PATIENCE):
+        with alone(self._folder):
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)
@@ -250,7 +250,8 @@ class GitTaskFiles:
         made, problem = None, ""
         good = [one.change for one in written if not one.problem]
         try:
-            made = commit_edges(self._repository, self._tasks, good) if good else None
+            with StateFolder(os.path.dirname(self._intents)).turn(TIMEOUT, lambda: None):
+                made = commit_edges(self._repository, self._tasks, good) if good else None
         except Invalid as error:
             problem = f"it is not committed: {error.message}"
         in_head = made is None and not problem

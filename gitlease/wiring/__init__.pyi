@@ -20,7 +20,6 @@ from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.hooks import probe_answer as probe_answer
 from gitlease.wiring.landing import beat as beat
 from gitlease.wiring.landing import end_at_start as end_at_start
-from gitlease.wiring.push import after_push as after_push
 from gitlease.wiring.push import open_push as open_push
 from gitlease.wiring.server import PushVerdict as PushVerdict
 from gitlease.wiring.server import Refusal as Refusal

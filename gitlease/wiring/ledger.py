@@ -174,8 +174,7 @@ class LedgerPlace:
 
     def guard(self, actor: Actor, clock: Clock) -> GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
-        from gitlease.guard.service import GuardService
-        from gitlease.guard.watch import WatchFolder
+        from gitlease.guard.service import GuardService, WatchFolder
 
         settings, limit = self.settings, float(self.settings.guard_timeout)
         return GuardService(

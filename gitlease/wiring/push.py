@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.git.files import exclusive
 from gitlease.git.pushes import commit_of
 from gitlease.git.repository import CHECKOUT, ask, fit_name
 from gitlease.push.fenced_push import FencedPush
@@ -21,9 +18,6 @@ if TYPE_CHECKING:
     from gitlease.push.landing import Landed, LandOptions
     from gitlease.runs.leased_command import LeasedCommand
     from gitlease.wiring.workspace import Workspace
-
-LOCK = "pushing.lock"
-PATIENCE = 10.0  # seconds for which pushes and heartbeats of one clone wait for each other
 
 
 def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
@@ -41,7 +35,7 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
         workspace.ledger,
         work,
         layers=[] if workspace.location.url is None else [GLOBAL_LAYER],
-        quiet=lambda: _quiet(workspace),
+        quiet=heartbeat_of(workspace).paused,
     )
 
 
@@ -138,20 +132,3 @@ def pool_finisher(
         sessions.park(place.ledger, [resource], reason=reason, waits=True)
 
     return ref, finish
-
-
-@contextlib.contextmanager
-def _quiet(workspace: Workspace) -> Iterator[None]:
-    """Pause the heartbeats of this process, and of others of this clone."""
-    with _lock(workspace.repository.common_dir), heartbeat_of(workspace).paused():
-        yield
-
-
-def after_push(common_dir: str) -> contextlib.AbstractContextManager[object]:
-    """Wait, but not long, until no push of this clone is under way."""
-    return _lock(common_dir, shared=True)
-
-
-def _lock(common_dir: str, *, shared: bool = False) -> contextlib.AbstractContextManager[object]:
-    """The lock, without which a push goes on: it only saves tries."""
-    return exclusive(os.path.join(common_dir, "gitlease", LOCK), timeout=PATIENCE, shared=shared)

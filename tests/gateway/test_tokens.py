@@ -74,7 +74,7 @@ def test_nobody_else_may_read_the_file(tokens: Tokens, folder: Path, file: Path)
     folder.chmod(0o755)
     add(tokens)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert sorted(x.name for x in folder.iterdir()) == ["tokens.json", "tokens.lock"]
+    assert sorted(x.name for x in folder.iterdir()) == ["lock", "tokens.json"]
 
 
 def test_a_secret_counts_until_it_expires_or_is_revoked(tokens: Tokens, folder: Path) -> None:
@@ -266,7 +266,7 @@ def test_nothing_is_changed_without_the_lock(folder: Path, tokens: Tokens) -> No
     """Of two changes at once one would undo the other: a revocation, perhaps."""
     add(tokens, name="ci")
     hasty = Tokens(str(folder), patience=0)
-    with exclusive(str(folder / "tokens.lock"), timeout=1) as alone:
+    with exclusive(str(folder / "lock"), timeout=1) as alone:
         assert alone
         with raises(Invalid):
             hasty.revoke("ci")

@@ -17,7 +17,7 @@ from support.fences import clean_env
 
 from gitlease.git import LOCK, MOST_NOTES, NOTES, Notes, files
 from gitlease.guard import COMMIT, MOST, NotedInbox
-from gitlease.guard.notes import LONGEST, ask_is_due, has_traces, head_moved
+from gitlease.guard.notes import LONGEST, ask_is_due, has_traces
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 32
@@ -82,7 +82,7 @@ def test_of_many_processes_at_once_each_keeps_its_note(tmp_path: Path, locks: bo
 def test_a_kill_before_the_file_is_replaced_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
 ) -> None:
-    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
+    monkeypatch.setattr(files, "PATIENCE", 0.05)
     notes = Notes(str(tmp_path))
     notes.put("rows", "before", 0, at=0)
     assert run(KILLED if locks else f"{WITHOUT_LOCKS}{KILLED}", tmp_path) == -signal.SIGKILL
@@ -99,7 +99,7 @@ def test_what_is_written_beside_a_process_that_has_the_lock_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was stopped, say, and others did not wait for it any longer."""
-    monkeypatch.setattr(files, "NOTES_PATIENCE", 0.05)
+    monkeypatch.setattr(files, "PATIENCE", 0.05)
     notes = Notes(str(tmp_path))
     others = ["one", "two"]
 
@@ -126,27 +126,10 @@ def test_on_a_full_disk_the_notes_of_before_stay(tmp_path: Path) -> None:
     assert json.loads(before) == {"rows": {"before": [0, 0]}}
 
 
-# --- what an older gitlease left ------------------------------------------------------------------
-
-
-def test_files_of_an_older_gitlease_leave_after_months(tmp_path: Path) -> None:
-    older, kept = {"agents", "present", "words", "asked", "conversations.json"}, {"mine.json"}
-    for name in older | kept:
-        (tmp_path / name).touch()
-    for days, left in ((30, older | kept), (100, kept)):
-        for path in tmp_path.iterdir():
-            then = path.stat().st_ctime - days * 86_400
-            os.utime(path, (then, then))
-        head_moved(str(tmp_path))
-        assert {x.name for x in tmp_path.iterdir()} == left
-
-
-def test_that_an_older_gitlease_asked_the_remote_is_no_trace_of_use(tmp_path: Path) -> None:
+def test_that_the_remote_was_asked_is_no_trace_of_use(tmp_path: Path) -> None:
     private = tmp_path / "gitlease"
     private.mkdir()
     assert has_traces(str(tmp_path))
-    (private / "asked").write_text("no ledger\n")
-    assert not has_traces(str(tmp_path))
     assert ask_is_due(str(tmp_path), every=60, now=1_000)
     assert not has_traces(str(tmp_path))
     Notes(str(private)).put("rows", "any", 1, at=1)

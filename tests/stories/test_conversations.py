@@ -124,20 +124,6 @@ def test_only_the_same_process_continues_a_conversation(tmp_path: Path) -> None:
         assert (continued(str(common), "claude:2") == "claude:1") is joined
 
 
-def test_what_an_older_version_noted_of_conversations_counts(tmp_path: Path) -> None:
-    common = str(tmp_path)
-    (tmp_path / "gitlease").mkdir()
-    older = {"names": {"claude:2": "claude:1"}, "ends": []}
-    (tmp_path / "gitlease/conversations.json").write_text(json.dumps(older))
-    assert continued(common, "claude:2") == "claude:1"
-    presence.end_conversation(common, "claude:2", PROCESS, now=1_000)
-    presence.begin_conversation(common, "claude:3", PROCESS, clears=True, now=1_001)
-    assert continued(common, "claude:3") == "claude:1"
-    for odd in ("{", "[]", '{"names": []}', '{"names": {"claude:2": 1}}', "null"):
-        (tmp_path / "gitlease/conversations.json").write_text(odd)
-        assert continued(common, "claude:2") == "claude:2"
-
-
 # --- a host as a process, with its tool server ----------------------------------------------------
 
 HOST = """

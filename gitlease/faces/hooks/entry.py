@@ -155,16 +155,14 @@ def landed(context: wiring.HookContext, args: Sequence[str]) -> int:
     """Complete leases of landed tasks, after the push of the process ``PID STARTED`` if given."""
     if len(args) == 2 and args[0].isdecimal():
         context.wait_for_end(int(args[0]), args[1])
-    with wiring.after_push(context.repository.common_dir):
-        context.end_landed()
+    context.end_landed()
     context.inbox.leave(context.guard.lost())
     return 0
 
 
 def beat(context: wiring.HookContext, args: Sequence[str]) -> int:
     """Renew due leases in the process started by ``post``, and leave messages in the inbox."""
-    with wiring.after_push(context.repository.common_dir):
-        context.beat()
+    context.beat()
     context.inbox.leave(context.guard.lost())
     return 0
 
