@@ -124,9 +124,10 @@ LEDGERS = {
         "Sighting(at=known.received, changed=before is not None)",
     ),
     "time of a killed command's change counted from its discovery": (
-        "found[lease_file(lease)] = Sighting(at=pending.at, changed=True)",
+        "found[lease_file(lease)] = own",
         "found[lease_file(lease)] = Sighting(at=now, changed=True)",
     ),
+    "another's grant counted from one's own note": ("since=since if ms else None", "since=None"),
     "a rollback believed once it was overtaken": (
         "header.revision <= before.revision or not self._goes_on(before, ledger, version)",
         "header.revision <= before.revision",
