@@ -3,11 +3,14 @@ from gitlease.engine.acts import renew_grants as renew_grants
 from gitlease.engine.answers import MAX_RESOURCES as MAX_RESOURCES
 from gitlease.engine.answers import Answer as Answer
 from gitlease.engine.answers import ClaimOptions as ClaimOptions
+from gitlease.engine.answers import EndedLease as EndedLease
 from gitlease.engine.answers import QueueReading as QueueReading
 from gitlease.engine.answers import Reading as Reading
+from gitlease.engine.answers import Taken as Taken
 from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task
+from gitlease.engine.edges import place_of as place_of
 from gitlease.engine.keeping import DOUBTED as DOUBTED
 from gitlease.engine.keeping import Keeper as Keeper
 from gitlease.engine.keeping import LossDetector as LossDetector
@@ -34,6 +37,7 @@ from gitlease.engine.ports import doing as doing
 from gitlease.engine.ports import may_have_sent as may_have_sent
 from gitlease.engine.queue import Carried as Carried
 from gitlease.engine.queue import Carry as Carry
+from gitlease.engine.queue import Entry as Entry
 from gitlease.engine.queue import QueueContext as QueueContext
 from gitlease.engine.queue import TaskQueue as TaskQueue
 from gitlease.engine.queue import WhyNot as WhyNot

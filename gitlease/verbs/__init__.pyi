@@ -1,6 +1,10 @@
 from gitlease.verbs import sentences as sentences
+from gitlease.verbs import task_text as task_text
+from gitlease.verbs.board import BoardRow as BoardRow
 from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section
+from gitlease.verbs.doors import needs_any as needs_any
+from gitlease.verbs.doors import task_called as task_called
 from gitlease.verbs.next_steps import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
 from gitlease.verbs.table import CODES as CODES

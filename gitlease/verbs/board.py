@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gitlease.core.edge import People
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
 from gitlease.core.ledger import Setback, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
@@ -21,16 +23,12 @@ from gitlease.core.policy import Issues
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
+from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, setbacks, survey, waiters
 from gitlease.engine.reading import history_of
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Result, verb
-
-if TYPE_CHECKING:
-    from gitlease.core.edge import People
-    from gitlease.core.instant import Instant
-    from gitlease.engine.ledger_session import LedgerSession, LedgerView
 
 
 class Section(Enum):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import wiring
 from gitlease.check.commits import read_context
 from gitlease.check.rules import CheckResult
 from gitlease.core.errors import GitleaseError, UsageError
@@ -19,9 +19,6 @@ from gitlease.wiring.check import (
     prefix_in,
     verify_ledger,
 )
-
-if TYPE_CHECKING:
-    from gitlease.verify.replay import Verified
 
 SHOWN = 20  # violations of a ledger, printed for people
 
@@ -208,7 +205,7 @@ def verify_verb(
     )
 
 
-def _verified_lines(shown: str, found: Verified) -> Iterable[str]:
+def _verified_lines(shown: str, found: wiring.Verified) -> Iterable[str]:
     from gitlease.verify.replay import several
 
     for one in found.broken[:SHOWN]:
@@ -222,7 +219,7 @@ def _verified_lines(shown: str, found: Verified) -> Iterable[str]:
     yield f"{shown} at revision {found.revision}: {checked}: {_outcome(found)}"
 
 
-def _outcome(found: Verified) -> str:
+def _outcome(found: wiring.Verified) -> str:
     from gitlease.verify.replay import several
 
     return several(len(found.broken), "violation") if found.broken else "no rule is broken"

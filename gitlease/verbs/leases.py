@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitlease import push
 from gitlease.core.errors import USE_ANY, Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
@@ -294,11 +295,9 @@ def land_verb(
     unfenced: takes.Unfenced = False,
     no_verify: takes.NoVerify = False,
 ) -> Result:
-    from gitlease.push.landing import LandOptions
-
     if door.in_memory:
         raise UsageError("a ledger in memory has no work to land")
-    options = LandOptions(
+    options = push.LandOptions(
         base=base, by=by, check=check or (), unfenced=unfenced, hooks=not no_verify
     )
     landed = door.workspace.land(resource, options, tell=door.tell)

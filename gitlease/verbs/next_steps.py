@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
+from gitlease import core, runs
 from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost
 from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
@@ -16,9 +16,6 @@ from gitlease.core.loss import Loss
 from gitlease.core.resources import WHOLE, fold, scopes_overlap, word_anywhere
 from gitlease.verbs import task_text
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
-
-if TYPE_CHECKING:
-    from gitlease.core.view import LeaseView
 
 SHOWN = ("held", "wait_timeout", "not_holder", "unknown_outcome", "lost")
 WAITS = (1, 2, 5, 15)  # minutes of a wait that a refusal suggests: the first that is enough
@@ -113,7 +110,7 @@ def _part(scope: str | None) -> str | None:
     return None if scope == WHOLE else scope
 
 
-def own_parked(door: Door, error: GitleaseError) -> list[LeaseView]:
+def own_parked(door: Door, error: GitleaseError) -> list[core.LeaseView]:
     """Return the caller's parked leases that a refusal is about."""
     own = [x for x in error.views if x.parked and same_person(x.holder, door.ledger.actor.holder)]
     return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
@@ -153,13 +150,11 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     return (f"ask {holder} to release it",) if stays else ()
 
 
-def _of_own(door: Door, view: LeaseView) -> str:
+def _of_own(door: Door, view: core.LeaseView) -> str:
     if view.mine:
         given = {"resources": [view.resource], "scope": _part(view.scope)}
         return Hint("renew", given, "it is your own lease")
-    from gitlease.runs.records import is_process_alive
-
-    if is_process_alive(view) is False:
+    if runs.is_process_alive(view) is False:
         return f"it is your own lease, of session {view.session}, whose process has ended"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     return f"it is your own lease, held by session {view.session}{place} until that ends"

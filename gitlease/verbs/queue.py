@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from gitlease.core.edge import Task
 from gitlease.core.errors import Hint
-from gitlease.core.resources import WHOLE, scopes_overlap
-from gitlease.engine.queue import Carried, WhyNot
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import Ticket
+from gitlease.core.resources import WHOLE, Resource, scopes_overlap
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import FoundTask, QueueReading
+from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, task_text, wire
 from gitlease.verbs.reading import NOBODY, whose
 from gitlease.verbs.table import READING_EXITS, Details, Door, Result, Table, verb
-
-if TYPE_CHECKING:
-    from gitlease.core.edge import Task
-    from gitlease.core.lease import Actor
-    from gitlease.core.ledger import Ticket
-    from gitlease.core.resources import Resource
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import FoundTask, QueueReading
-    from gitlease.engine.queue import Carry, Entry
 
 HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
 OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")

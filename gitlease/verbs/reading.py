@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from gitlease import runs, wiring
 from gitlease.core.instant import humanize_duration
-from gitlease.core.lease import same_person
-from gitlease.core.moves.operations import LAPSED, TAKEOVER
+from gitlease.core.lease import Actor, same_person
+from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.core.resources import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import EndedLease, Reading
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
@@ -23,12 +25,6 @@ from gitlease.verbs.table import (
     Table,
     verb,
 )
-
-if TYPE_CHECKING:
-    from gitlease.core.lease import Actor
-    from gitlease.core.moves.operations import Event
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import EndedLease, Reading
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 NOBODY = "nobody yet, since git has no user.email"
@@ -112,9 +108,7 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
     covered = f"{view.resource} ({paths})" if paths else view.resource
     state: str = "parked" if view.parked else "" if view.state == "active" else view.state
     if not state and view.session is not None:
-        from gitlease.runs.records import is_process_alive
-
-        state = "process ended" if is_process_alive(view) is False else ""
+        state = "process ended" if runs.is_process_alive(view) is False else ""
     return (ours, covered, scope, view.holder, session, state, left, place, reason)
 
 
@@ -242,16 +236,14 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 
 def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
-    from gitlease.wiring.workspace import without_secrets
-
     ledger, ways = door.ledger, door.workspace.location.ways
     elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
     return {
         "place": ledger.store.place,
-        "written_to": without_secrets(ways.reads if elsewhere else ways.writes[0])
+        "written_to": wiring.without_secrets(ways.reads if elsewhere else ways.writes[0])
         if ways
         else None,
-        "fetched_from": without_secrets(ways.reads) if ways else None,
+        "fetched_from": wiring.without_secrets(ways.reads) if ways else None,
         "layer": ledger.layer,
         "id": reading.ledger_id,
         "revision": reading.revision,

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
+from gitlease import core, engine
 from gitlease.core import instant
+from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import humanize_duration
 from gitlease.core.resources import GLOBAL_LAYER, WHOLE, fold
-
-if TYPE_CHECKING:
-    from gitlease.core.errors import GitleaseError
-    from gitlease.core.ledger import Note, Ticket
-    from gitlease.core.loss import Lost
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import EndedLease
-    from gitlease.engine.watch import WatchEvent
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -49,12 +42,12 @@ def _here(at: datetime, now: datetime) -> str:
     return f" ({at.astimezone(now.tzinfo):%H:%M} here)" if now.utcoffset() else ""
 
 
-def whose(view: LeaseView) -> str:
+def whose(view: core.LeaseView) -> str:
     """Return holder, session, host and branch: ``jo@example.com (session build-7 on laptop)``."""
     return view.holder + where(view)
 
 
-def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> str:
+def where(view: core.LeaseView, *, asked: str | None = None, short: bool = False) -> str:
     """Return session, host and branch as `` (…)``, or an empty text.
 
     Includes the lease's own name if another one was ``asked`` for, and a layer that is not the
@@ -72,13 +65,13 @@ def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> 
     return f" ({', '.join(words)})" if words else ""
 
 
-def where_held(error: GitleaseError, view: LeaseView) -> str:
+def where_held(error: GitleaseError, view: core.LeaseView) -> str:
     """Return ``where`` for a refusal, which may name the lease in its message already."""
     is_named = f" of {view.resource}, which " in error.message
     return where(view, asked=None if is_named else error.resource)
 
 
-def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
+def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return how long a lease lasts, or since when it has expired and when it becomes free.
 
     ``short`` omits the relative time of a live lease.
@@ -97,29 +90,29 @@ def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
     return f"expired {humanize_duration(view.expires_in)} ago at {at}, {after}"
 
 
-def lasts(view: LeaseView, now: datetime, *, short: bool = False) -> str:
+def lasts(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return ``until`` as it follows a holder: `` until 10:15:00Z``, ``, expired at 10:15:00Z``."""
     return (" " if _runs(view) else ", ") + until(view, now, short=short)
 
 
-def lapsing(view: LeaseView, now: datetime) -> str:
+def lapsing(view: core.LeaseView, now: datetime) -> str:
     """Return until when a lease that has expired still blocks others."""
     at = clock_time(view.lapses_at or view.expires_at, now, round_up=True)
     return f"blocks others until {at}" if edge_stays(view) else f"free from {at}"
 
 
-def edge_stays(view: LeaseView) -> bool:
+def edge_stays(view: core.LeaseView) -> bool:
     """Return whether the task stays its holder's once the lease has lapsed."""
     return view.assigned and view.free_at is None
 
 
-def displaced(view: LeaseView) -> str:
+def displaced(view: core.LeaseView) -> str:
     """Return whose lease a claim displaced: taken over with its edge, or only after its lapse."""
     how = "taken over from" if edge_stays(view) else "claimed after the lapsed lease of"
     return f"{how} {whose(view)}"
 
 
-def afterwards(view: LeaseView, now: datetime) -> str:
+def afterwards(view: core.LeaseView, now: datetime) -> str:
     """Return what comes after the lease of an assigned task that still blocks others, or ``""``."""
     stays = edge_stays(view) and view.is_current(now)
     return f"; then still assigned to {view.holder}" if stays else ""
@@ -152,14 +145,14 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
 
 
-def held(path: str, view: LeaseView, now: datetime) -> str:
+def held(path: str, view: core.LeaseView, now: datetime) -> str:
     """Return the predicate that a file is or was held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
     verb = "is" if _runs(view) or view.is_current(now) else "was"
     return f"{verb} held by {holder}{lasts(view, now)}{quoted(view.reason)}"
 
 
-def _runs(view: LeaseView) -> bool:
+def _runs(view: core.LeaseView) -> bool:
     return view.state in ("active", "planned") and view.expires_in > 0
 
 
@@ -172,7 +165,7 @@ def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
     return lines + ([f"and {len(rest) - LISTED} more"] if len(rest) > LISTED else [])
 
 
-def skew_warnings(views: Sequence[LeaseView]) -> tuple[str, ...]:
+def skew_warnings(views: Sequence[core.LeaseView]) -> tuple[str, ...]:
     """Return warnings about leases with times in the future."""
     return tuple(
         f"{v.resource} has times in the future: the clock of {whose(v)} or this machine is wrong"
@@ -181,24 +174,24 @@ def skew_warnings(views: Sequence[LeaseView]) -> tuple[str, ...]:
     )
 
 
-def named(view: LeaseView) -> str:
+def named(view: core.LeaseView) -> str:
     """Return the resource, with a partial scope."""
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
-def named_in(view: LeaseView, layer: str) -> str:
+def named_in(view: core.LeaseView, layer: str) -> str:
     """Return the same, with the layer unless it is the one that is meant anyway."""
     return named(view) if view.layer == layer else f"{named(view)} in layer {view.layer}"
 
 
-def unleased(name: str, waiting: Sequence[Ticket]) -> str:
+def unleased(name: str, waiting: Sequence[core.Ticket]) -> str:
     """Say that nobody holds a resource: it is free, or left to the first who waits for it."""
     if not waiting:
         return f"{name} is free"
     return f"{name} has no lease: left to {waiting[0].holder}, who waits for it"
 
 
-def in_line(place: int, ticket: Ticket, now: datetime) -> str:
+def in_line(place: int, ticket: core.Ticket, now: datetime) -> str:
     """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
     seconds = now.timestamp()
     since = max(0, int(seconds - ticket.since / 1_000))
@@ -206,7 +199,7 @@ def in_line(place: int, ticket: Ticket, now: datetime) -> str:
     return f"waiting {place}: {_who(ticket)} for {glance(since)}, at most {glance(left)} more"
 
 
-def happened(event: WatchEvent, now: datetime) -> str:
+def happened(event: engine.WatchEvent, now: datetime) -> str:
     """Return an event: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
     view, kind = event.lease, event.kind.replace("_", " ")
     if event.kind == "taken_over" and view is not None and not view.assigned:
@@ -219,13 +212,13 @@ def happened(event: WatchEvent, now: datetime) -> str:
     return f"{line} {verb} {whose(view)}{left}{quoted(view.reason)}"
 
 
-def _who(one: Ticket | EndedLease) -> str:
+def _who(one: core.Ticket | engine.EndedLease) -> str:
     words = [f"scope {one.scope}"] if one.scope != WHOLE else []
     words += [f"session {one.session}"] if one.session else []
     return f"{one.holder} ({', '.join(words)})" if words else one.holder
 
 
-def ended(one: EndedLease, now: datetime) -> str:
+def ended(one: engine.EndedLease, now: datetime) -> str:
     """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
     whose = _who(one)
     at = clock_time(instant.moment_of(one.ended_at), now)
@@ -235,7 +228,7 @@ def ended(one: EndedLease, now: datetime) -> str:
     return f"{one.state.value} from {whose} by {one.by} at {at}{why}"
 
 
-def stopping(why: Lost | str | None) -> str:
+def stopping(why: core.Lost | str | None) -> str:
     """Return the reason why a run's command is stopped."""
     if why is None:
         return "stopping the command, as requested"
@@ -244,6 +237,6 @@ def stopping(why: Lost | str | None) -> str:
     return f"{why.error.message}: stopping the command"
 
 
-def noted(note: Note, now: datetime | None = None) -> str:
+def noted(note: core.Note, now: datetime | None = None) -> str:
     """Return a note in one paragraph."""
     return f"note on {note.resource} by {note.author} at {date_time(note.at, now)}: {note.text}"

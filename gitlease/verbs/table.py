@@ -13,21 +13,13 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease import core, engine, verbs, wiring
+from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.resources import Resource, parse_resource, path_resource
 
-if TYPE_CHECKING:
-    from gitlease.core.errors import Hint, LeaseHeld
-    from gitlease.core.lease import Actor
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Answer
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.engine.queue import TaskQueue
-    from gitlease.wiring.workspace import Found, Repository, Workspace
-
-Act = Callable[["LedgerSession", Sequence["Resource"]], "Answer"]
+Act = Callable[["engine.LedgerSession", Sequence[Resource]], "engine.Answer"]
 
 COMMAND, LIBRARY, HTTP, TOOL = "command", "library", "http", "tool"
 ANY_DOOR = frozenset({COMMAND, LIBRARY, HTTP, TOOL})
@@ -76,9 +68,9 @@ class Door(Protocol):
     """
 
     @property
-    def ledger(self) -> LedgerSession: ...
+    def ledger(self) -> engine.LedgerSession: ...
     @property
-    def queue(self) -> TaskQueue: ...
+    def queue(self) -> engine.TaskQueue: ...
 
     def now(self) -> datetime:
         """The time of the ledger's clock, in the time zone in which the door shows it."""
@@ -98,16 +90,18 @@ class Door(Protocol):
         """Warnings for a claim. Raises UsageError for a name that may be meant as a file."""
         return ()
 
-    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+    def who(self) -> tuple[core.Actor, str, str, GitleaseError | None]:
         """The caller, where holder and session come from, and why there is no holder, if so."""
         actor = self.ledger.actor
         return actor, "the token", "the request" if actor.session else "none", None
 
-    def every_ledger(self) -> Sequence[LedgerSession]:
+    def every_ledger(self) -> Sequence[engine.LedgerSession]:
         """The ledgers of all layers that are in use here, or of the layer that was chosen."""
         return [self.ledger]
 
-    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
+    def act(
+        self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any
+    ) -> engine.Answer:
         """Carry out a change of leases, once for each request, in the session that has them.
 
         ``act`` is called with the ledger in that session, and with its resources: all of them, or
@@ -132,11 +126,11 @@ class Door(Protocol):
         """Take note that a watch goes on, although the remote does not answer."""
         return
 
-    def granted(self, answer: Answer) -> Sequence[str]:
+    def granted(self, answer: engine.Answer) -> Sequence[str]:
         """Take note of claimed leases, and return warnings."""
         return ()
 
-    def own(self, view: LeaseView) -> LeaseView:
+    def own(self, view: core.LeaseView) -> core.LeaseView:
         """The lease as the caller's, if it is; a door may speak for more than one session."""
         return view
 
@@ -186,40 +180,40 @@ class DoorOfClone(Door, Protocol):
     if TYPE_CHECKING:
 
         @property
-        def workspace(self) -> Workspace: ...
+        def workspace(self) -> wiring.Workspace: ...
 
     @property
-    def ledger(self) -> LedgerSession:
+    def ledger(self) -> engine.LedgerSession:
         return self.workspace.ledger
 
     @property
-    def queue(self) -> TaskQueue:
+    def queue(self) -> engine.TaskQueue:
         return self.workspace.queue
 
-    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
+    def who(self) -> tuple[core.Actor, str, str, GitleaseError | None]:
         known = self.workspace.identity
         return known.actor, known.holder_source, known.session_source, known.no_holder
 
-    def every_ledger(self) -> Sequence[LedgerSession]:
+    def every_ledger(self) -> Sequence[engine.LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
 
     def needs_any(self, name: str) -> bool:
-        from gitlease.verbs.doors import needs_any
-
-        return needs_any(self.workspace, name)
+        return verbs.needs_any(self.workspace, name)
 
     def is_anothers(self, name: str) -> bool:
-        from gitlease.verbs.doors import task_called
-
-        task = task_called(self.workspace, name)
+        task = verbs.task_called(self.workspace, name)
         return task is not None and bool(task.others)
 
     def place(self) -> Mapping[str, Any]:
         """The arguments that open the same place again."""
 
     def workspace_by(
-        self, committed: Mapping[str, Found] | None, repository: Repository, *, anonymous: bool
-    ) -> Workspace:
+        self,
+        committed: Mapping[str, wiring.Found] | None,
+        repository: wiring.Repository,
+        *,
+        anonymous: bool,
+    ) -> wiring.Workspace:
         """The workspace with the settings of a commit, if given, in place of those of the files."""
 
 
@@ -319,9 +313,9 @@ class Result:
 
     body: Mapping[str, Any]
     lines: Callable[[], Iterable[str | Table | Details]] = tuple
-    leases: Sequence[LeaseView] = ()
+    leases: Sequence[core.LeaseView] = ()
     value: Any = None
-    answer: Answer | None = None
+    answer: engine.Answer | None = None
     refused: Sequence[GitleaseError] = ()
     failure: GitleaseError | None = None
     summed_up: bool = False
@@ -332,7 +326,7 @@ class Result:
 
 
 def changed(
-    answer: Answer, body: Mapping[str, Any], lines: Callable[[], Sequence[str]], **more: Any
+    answer: engine.Answer, body: Mapping[str, Any], lines: Callable[[], Sequence[str]], **more: Any
 ) -> Result:
     """Return the result of a verb that changes leases."""
     return Result(

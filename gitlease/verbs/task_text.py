@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from gitlease.core.edge import printable
+from gitlease import core, engine, runs, verbs
+from gitlease.core.edge import EdgeEdit, People, Task, printable
 from gitlease.core.errors import Hint
 from gitlease.core.instant import MS, humanize_duration, moment_of
 from gitlease.core.resources import WHOLE, fold
 from gitlease.verbs import sentences
-
-if TYPE_CHECKING:
-    from gitlease.core.edge import EdgeEdit, People, Task
-    from gitlease.core.ledger import Setback
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.answers import Answer, QueueReading, Taken
-    from gitlease.engine.queue import Carry, Entry
-    from gitlease.verbs.table import Door
 
 LONGEST_TITLE = 100  # of a title within a sentence
 SHORT_ID = 7  # digits of a commit
@@ -27,7 +19,7 @@ SHORT_ID = 7  # digits of a commit
 # --- task files ---------------------------------------------------------------------------------
 
 
-def edited(answer: Answer) -> list[str]:
+def edited(answer: engine.Answer) -> list[str]:
     """Return a line for each task file that was changed or committed."""
     lines = []
     for written in answer.written:
@@ -43,23 +35,23 @@ def edited(answer: Answer) -> list[str]:
 
 def _edit(edit: EdgeEdit, file: str) -> str:
     """Describe an edit: ``assigned tasks/F001.md to @jo and set it to doing``."""
-    verbs = []
+    deeds = []
     if edit.add is not None:
-        verbs.append(("assigned", f" to {printable(edit.add)}"))
+        deeds.append(("assigned", f" to {printable(edit.add)}"))
     if edit.status is not None:
-        verbs.append(("set", f" to {printable(edit.status)}"))
+        deeds.append(("set", f" to {printable(edit.status)}"))
     if edit.remove and edit.add is None:
-        verbs.append(("unassigned", ""))
-    said = [f"{v} {'it' if i else file}{rest}" for i, (v, rest) in enumerate(verbs)]
+        deeds.append(("unassigned", ""))
+    said = [f"{v} {'it' if i else file}{rest}" for i, (v, rest) in enumerate(deeds)]
     return " and ".join(said) or f"changed {file}"
 
 
-def settled(answer: Answer) -> frozenset[str]:
+def settled(answer: engine.Answer) -> frozenset[str]:
     """Return the folded names of the tasks whose files were changed or committed."""
     return frozenset(w.change.resource.key for w in answer.written if w.changed or w.commit)
 
 
-def unassigned(answer: Answer, people: People) -> list[str]:
+def unassigned(answer: engine.Answer, people: People) -> list[str]:
     """Return the former assignees, without those whose lease was displaced."""
     displaced = [view.holder for view in answer.displaced]
     return [
@@ -72,35 +64,32 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 # --- the queue ----------------------------------------------------------------------------------
 
 
-def why_not(entry: Entry, now: datetime) -> str:
+def why_not(entry: engine.Entry, now: datetime) -> str:
     """Return why a task cannot be claimed, or that it is parked."""
-    from gitlease.engine.edges import place_of
-    from gitlease.engine.queue import WhyNot
-
     task, view = entry.task, entry.lease
     if entry.why_not is None:
         if view is None or not entry.parked:
             return ""
         return f"yours, {sentences.until(view, now, short=True)}"
-    if entry.why_not is WhyNot.DONE:
+    if entry.why_not is engine.WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
-    if entry.why_not is WhyNot.STATUS:
+    if entry.why_not is engine.WhyNot.STATUS:
         return f"status {printable(task.status.strip())} is not in tasks.statuses"
-    if entry.why_not is WhyNot.ELSEWHERE:
-        return f"not in this checkout, but in {place_of(task.ref)}"
-    if entry.why_not is WhyNot.WAITED_FOR:
+    if entry.why_not is engine.WhyNot.ELSEWHERE:
+        return f"not in this checkout, but in {engine.place_of(task.ref)}"
+    if entry.why_not is engine.WhyNot.WAITED_FOR:
         return f"left to {entry.who}, who waits for it"
-    if entry.why_not is WhyNot.FAILED and entry.setback:
+    if entry.why_not is engine.WhyNot.FAILED and entry.setback:
         return setback(entry.setback, now)
-    if entry.why_not is WhyNot.ASSIGNED or view is None:
+    if entry.why_not is engine.WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
-    if entry.why_not is WhyNot.YOURS:
+    if entry.why_not is engine.WhyNot.YOURS:
         return f"yours, live {sentences.until(view, now, short=True)}"
     part = sentences.where(view, asked=task.resource.text, short=True)
     return f"held by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
 
 
-def setback(found: Setback, now: datetime) -> str:
+def setback(found: core.Setback, now: datetime) -> str:
     """Return how often a task failed, when and by whom last, and who may take it when."""
     count, last = found.failures, found.last
     note = one_line(last.text.strip().partition("\n")[0])
@@ -114,43 +103,36 @@ def setback(found: Setback, now: datetime) -> str:
     return f"{times}, last {by}{note}; pools leave it alone until {until}"
 
 
-def not_here(entries: Iterable[Entry]) -> str:
+def not_here(entries: Iterable[engine.Entry]) -> str:
     """Say how many of the tasks would be free if this checkout had them; "" for none."""
-    from gitlease.engine.queue import WhyNot
-
-    count = sum(e.why_not is WhyNot.ELSEWHERE for e in entries)
+    count = sum(e.why_not is engine.WhyNot.ELSEWHERE for e in entries)
     many = "1 task is" if count == 1 else f"{count} tasks are"
     return f"{many} not in this checkout" if count else ""
 
 
-def how(carry: Carry, now: datetime) -> str:
+def how(carry: engine.Carry, now: datetime) -> str:
     """Return the state of a carried task's lease."""
-    from gitlease.engine.queue import Carried
-
     if (view := carry.lease) is None:
         return "assigned, no lease"
     part = sentences.where(view, short=True)
-    if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
-        how = "taken over" if carry.state is Carried.TAKEN_OVER else "held"
+    if carry.state in (engine.Carried.TAKEN_OVER, engine.Carried.THEIRS):
+        how = "taken over" if carry.state is engine.Carried.TAKEN_OVER else "held"
         return f"{how} by {view.holder}{part}{sentences.lasts(view, now, short=True)}"
-    if carry.state in (Carried.LIVE, Carried.PARKED):
-        live = "live " if carry.state is Carried.LIVE else ""
+    if carry.state in (engine.Carried.LIVE, engine.Carried.PARKED):
+        live = "live " if carry.state is engine.Carried.LIVE else ""
         return f"{live}{sentences.until(view, now)}{part}"
     at = sentences.clock_time(view.expires_at, now)
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
 
 
 def by_session(
-    reading: QueueReading, sessions: Collection[str]
-) -> tuple[list[Carry], list[LeaseView]]:
+    reading: engine.QueueReading, sessions: Collection[str]
+) -> tuple[list[engine.Carry], list[core.LeaseView]]:
     """Divide what a person carries: their own work, and what other live sessions of theirs hold.
 
     ``sessions`` are the caller's own. A session may be alive while its lease or its process is.
     What others took is left out, as it stands among ``reading.taken``.
     """
-    from gitlease.engine.queue import Carried
-    from gitlease.runs.records import is_process_alive
-
     own, elsewhere = [], []
     taken = {fold(x.resource) for x in reading.taken}
     for carry in reading.carried:
@@ -159,26 +141,28 @@ def by_session(
         view = carry.lease
         another = view is not None and view.session is not None and view.session not in sessions
         another = another and carry.by is None
-        if view is not None and another and (carry.state is Carried.LIVE or is_process_alive(view)):
+        if (
+            view is not None
+            and another
+            and (carry.state is engine.Carried.LIVE or runs.is_process_alive(view))
+        ):
             elsewhere.append(view)
         else:
             own.append(carry)
     return own, elsewhere
 
 
-def held_elsewhere(view: LeaseView, now: datetime) -> str:
+def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
     """Return whose of a person's own sessions has a lease."""
     place = f", on {view.host}" if view.host else ""
     since = sentences.clock_time(view.claimed_at, now)
     if view.state == "active":
-        from gitlease.runs.records import is_process_alive
-
-        ended = ": its process has ended" if is_process_alive(view) is False else ""
+        ended = ": its process has ended" if runs.is_process_alive(view) is False else ""
         return f"held by your other session {view.session}{place}, since {since}{ended}"
     return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
 
 
-def was_taken(taken: Taken, now: datetime | None = None) -> str:
+def was_taken(taken: engine.Taken, now: datetime | None = None) -> str:
     """Return a loss: resource, new holder, time and reason."""
     done = "claimed, after yours lapsed," if taken.lapsed else taken.what.replace("_", " ")
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
@@ -227,7 +211,7 @@ def path(file: str) -> str:
     return file if file.isprintable() else ascii(file)
 
 
-def ask(door: Door, resource: str, holder: str, *, scope: str | None = None) -> str | Hint:
+def ask(door: verbs.Door, resource: str, holder: str, *, scope: str | None = None) -> str | Hint:
     """Return the hint for a task of which nothing but an assignment to another is left.
 
     People are shown the deliberate takeover. Agents run what they read: they are not.

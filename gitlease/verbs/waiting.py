@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from gitlease import push
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources import WHOLE
 from gitlease.engine import claim as engine
+from gitlease.engine.answers import told_by
+from gitlease.engine.watch import Watcher
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, READING_EXITS, TOOL, Door, Result, verb
@@ -112,9 +115,6 @@ def watch_verb(
     scope: takes.OverlapScope = None,
 ) -> Result:
     """Answer with the events as ``value``, an iterator; what they run is up to the door."""
-    from gitlease.engine.answers import told_by
-    from gitlease.engine.watch import Watcher
-
     if scope is not None and not resources:
         raise UsageError(f"{door.option('scope')} needs a resource")
     if not any:
@@ -149,10 +149,8 @@ safer than any check beforehand.""",
 def fence_verb(
     door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
 ) -> Result:
-    from gitlease.push.fenced_push import fence
-
     answer = door.act(
-        "fence", [resource], lambda ledger, some: fence(ledger, some[0], token, scope=scope)
+        "fence", [resource], lambda ledger, some: push.fence(ledger, some[0], token, scope=scope)
     )
     body = wire.changed(answer)
     del body["edge"]

@@ -5,29 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gitlease import core, engine, push, runs, verbs
+from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources import Resource
 from gitlease.verbs import sentences
 from gitlease.verbs.table import Fault, exit_of
-
-if TYPE_CHECKING:
-    from gitlease.core.edge import Task
-    from gitlease.core.errors import GitleaseError
-    from gitlease.core.ledger import Note, Setback, Ticket
-    from gitlease.core.loss import Lost
-    from gitlease.core.moves.operations import Event
-    from gitlease.core.view import LeaseView
-    from gitlease.core.work import Finding, WorkRef
-    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
-    from gitlease.engine.queue import Carry, Entry
-    from gitlease.engine.watch import WatchEvent
-    from gitlease.push.fenced_push import PushAnswer
-    from gitlease.push.landing import Landed
-    from gitlease.runs.records import RunRecord
-    from gitlease.runs.supervisor import Ended
-    from gitlease.verbs.board import BoardRow, BoardView
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -98,12 +83,12 @@ def success(
     return head | dict(body) | {"warnings": list(warnings), "next": list(next_steps)}
 
 
-def changed(answer: Answer) -> Document:
+def changed(answer: engine.Answer) -> Document:
     """Return the body of a lease verb; ``lease`` is present if there is exactly one."""
     return {"status": answer.status, "edge": answer.edge} | _leases(answer.leases)
 
 
-def ended(answer: Answer) -> Document:
+def ended(answer: engine.Answer) -> Document:
     """Return the body of a verb that may change task files, listed in ``edges``.
 
     ``edge_in`` is where the caller's assignment stands now: in the ledger's record, a file, both.
@@ -115,13 +100,18 @@ def ended(answer: Answer) -> Document:
     return head | {"edge_in": list(answer.edge_in), "edges": edges} | _leases(answer.leases)
 
 
-def claimed(answer: Answer) -> Document:
+def claimed(answer: engine.Answer) -> Document:
     """Return the body of a claim, with the notes for the holder."""
     return ended(answer) | {"notes": [note(n) for n in answer.notes]}
 
 
 def ran(
-    command: str, answer: Answer, ended: Ended, *, now: datetime, warnings: Sequence[str]
+    command: str,
+    answer: engine.Answer,
+    ended: runs.Ended,
+    *,
+    now: datetime,
+    warnings: Sequence[str],
 ) -> Document:
     """Return the document of a run: ``exit`` is its own exit status, ``command_exit`` the command's
     (None if it could not be stopped).
@@ -142,13 +132,13 @@ def ran(
     return head | body | _leases(answer.leases) | {"warnings": list(warnings), "next": []}
 
 
-def loss(one: Lost) -> Document:
+def loss(one: core.Lost) -> Document:
     """Return a lost lease: ``loss`` is the reason, ``by`` the person responsible, if known."""
     grant, message = one.hold.grant, one.error.message
     return _shaped("loss", grant, loss=one.loss.value, by=one.by, message=message)
 
 
-def background(record: RunRecord, state: str, *, shape: str = "run", **more: Any) -> Document:
+def background(record: runs.RunRecord, state: str, *, shape: str = "run", **more: Any) -> Document:
     """Return a background run; ``pid`` is its runner, which holds the leases."""
     return _shaped(
         shape,
@@ -162,7 +152,7 @@ def background(record: RunRecord, state: str, *, shape: str = "run", **more: Any
     )
 
 
-def _leases(views: Sequence[LeaseView]) -> Document:
+def _leases(views: Sequence[core.LeaseView]) -> Document:
     leases = [lease(view) for view in views]
     body: Document = {"leases": leases}
     return body | ({"lease": leases[0]} if len(leases) == 1 else {})
@@ -201,7 +191,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
     )
 
 
-def lease(view: LeaseView) -> Document:
+def lease(view: core.LeaseView) -> Document:
     """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side.
 
     A planned one has neither token nor id, unless it would renew one that has them.
@@ -214,7 +204,7 @@ def lease(view: LeaseView) -> Document:
     return _shaped("lease", view, **grant, **later)
 
 
-def ended_lease(one: EndedLease) -> Document:
+def ended_lease(one: engine.EndedLease) -> Document:
     """Return a lease that was released or revoked; what the audit trail does not tell is None."""
     absent = (x.removesuffix(":null") for x in SHAPES["ended_lease"].split() if ":null" in x)
     since = None if one.claimed_at is None else rfc3339(one.claimed_at)
@@ -223,7 +213,7 @@ def ended_lease(one: EndedLease) -> Document:
     return _shaped("ended_lease", one, **known)
 
 
-def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
+def task(found: core.Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
     """Return a task, or the same fields for a ``resource`` without a task file.
 
     ``waits_for`` has its open dependencies. ``status`` is the word in the file, ``progress`` its
@@ -239,7 +229,7 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
     return _shaped("task", **known, paths=[], **dict.fromkeys(texts))
 
 
-def entry(found: Entry) -> Document:
+def entry(found: engine.Entry) -> Document:
     """Return a task of the queue, with the reason, person and lease that block it."""
     return task(found.task, waits_for=found.waits_for) | {
         "claimable": found.claimable,
@@ -250,7 +240,7 @@ def entry(found: Entry) -> Document:
     }
 
 
-def setback(found: Setback | None) -> Document | None:
+def setback(found: core.Setback | None) -> Document | None:
     """Return the failures of a task; no ``free_at`` where it needs a person."""
     if found is None:
         return None
@@ -260,7 +250,7 @@ def setback(found: Setback | None) -> Document | None:
     return _shaped("setback", found, **known, free_at=until)
 
 
-def carry(found: Carry, *, waits_for: Sequence[str] = ()) -> Document:
+def carry(found: engine.Carry, *, waits_for: Sequence[str] = ()) -> Document:
     """Return a carried task or lease, with the state of the lease."""
     return task(found.task, resource=found.resource, waits_for=waits_for) | {
         "state": found.state.value,
@@ -269,7 +259,7 @@ def carry(found: Carry, *, waits_for: Sequence[str] = ()) -> Document:
     }
 
 
-def carried(reading: QueueReading) -> list[Document]:
+def carried(reading: engine.QueueReading) -> list[Document]:
     """Return what a person carries, in its order."""
     waits = {e.task.resource.key: e.waits_for for e in reading.entries}
     return [
@@ -278,36 +268,36 @@ def carried(reading: QueueReading) -> list[Document]:
     ]
 
 
-def taken(found: Taken) -> Document:
+def taken(found: engine.Taken) -> Document:
     """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
     return _shaped("taken", found)
 
 
-def note(left: Note) -> Document:
+def note(left: core.Note) -> Document:
     """Return a note."""
     return _shaped("note", left, at=rfc3339(left.at))
 
 
-def pushed(answer: PushAnswer) -> Document:
+def pushed(answer: push.PushAnswer) -> Document:
     """Return the result of a push; ``fenced`` if a lease moved with the work."""
     head = {"status": answer.status, "remote": answer.remote, "fenced": answer.fenced}
     return head | {"refs": [work_ref(x) for x in answer.refs]} | _leases(answer.leases)
 
 
-def landed(one: Landed) -> Document:
+def landed(one: push.Landed) -> Document:
     """Return what landed, with its completed leases."""
     names = ("resource", "commit", "base", "remote", "commits", "fenced", "already")
     return {"status": "landed", **{x: getattr(one, x) for x in names}} | _leases(one.leases)
 
 
-def work_ref(one: WorkRef) -> Document:
+def work_ref(one: core.WorkRef) -> Document:
     """Return one ref of a push with its old and new ids; None if the ref does not exist."""
     texts = {"source": one.source, "from": one.old, "to": one.new, "reason": one.reason}
     given = {name: text or None for name, text in texts.items()}
     return _shaped("ref", one, status=one.became.value, **given)
 
 
-def waiting(tickets: Sequence[Ticket]) -> list[Document]:
+def waiting(tickets: Sequence[core.Ticket]) -> list[Document]:
     """Return the waiters for a resource in order; they give up at ``until``."""
     return [
         _shaped(
@@ -321,7 +311,7 @@ def waiting(tickets: Sequence[Ticket]) -> list[Document]:
     ]
 
 
-def watched(event: WatchEvent) -> Document:
+def watched(event: engine.WatchEvent) -> Document:
     """Return one event of ``watch``; ``lease`` is present if it concerns one."""
     head: Document = {"schema": SCHEMA, "event": event.kind}
     names = ("resource", "scope", "layer", "holder", "session", "token", "at")
@@ -329,13 +319,13 @@ def watched(event: WatchEvent) -> Document:
     return body | ({"lease": lease(event.lease)} if event.lease is not None else {})
 
 
-def board(found: BoardView) -> Document:
+def board(found: verbs.BoardView) -> Document:
     """Return the body of a board: its rows, and recent events."""
     news = [_shaped("news", x, at=rfc3339(x.at)) for x in found.news]
     return {"rows": [board_row(x) for x in found.rows], "news": news}
 
 
-def board_row(row: BoardRow) -> Document:
+def board_row(row: verbs.BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
     texts = ("title", "holder", "session", "host", "branch", "reason", "pool")
     free = None if row.assigned else row.lapses
@@ -350,12 +340,12 @@ def board_row(row: BoardRow) -> Document:
     )
 
 
-def event(entry: Event) -> Document:
+def event(entry: core.Event) -> Document:
     """Return a line of the audit trail."""
     return _shaped("event", entry, at=rfc3339(entry.at))
 
 
-def violation(found: Finding) -> Document:
+def violation(found: core.Finding) -> Document:
     """Return one finding of a check; every key is always present."""
     return _shaped("violation", found, rule=found.rule.id, next=list(found.next_steps))
 

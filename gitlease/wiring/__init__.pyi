@@ -1,4 +1,5 @@
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings
+from gitlease.verify.replay import Verified as Verified
 from gitlease.wiring.agents import AgentContext as AgentContext
 from gitlease.wiring.agents import agent_sessions as agent_sessions
 from gitlease.wiring.agents import begin_conversation as begin_conversation
