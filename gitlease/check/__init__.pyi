@@ -11,11 +11,17 @@ from gitlease.check.rules import HELD_NOW as HELD_NOW
 from gitlease.check.rules import HELD_THEN as HELD_THEN
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES
+from gitlease.check.rules import STALE_RULES as STALE_RULES
 from gitlease.check.rules import CheckResult as CheckResult
 from gitlease.check.stale import Facts as Facts
 from gitlease.check.stale import StaleRules as StaleRules
 from gitlease.check.stale import StaleService as StaleService
+from gitlease.check.stale import lapsed_leases as lapsed_leases
+from gitlease.check.stale import leases_on_done as leases_on_done
+from gitlease.check.stale import leases_on_gone as leases_on_gone
+from gitlease.check.stale import leases_without_edge as leases_without_edge
 from gitlease.check.stale import records_of as records_of
+from gitlease.check.stale import stale_edges as stale_edges
 from gitlease.check.task_history import Deleted as Deleted
 from gitlease.check.task_history import Lack as Lack
 from gitlease.check.task_history import Past as Past

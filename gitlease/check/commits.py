@@ -30,6 +30,7 @@ from gitlease.engine.answers import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.git.files import load_json
 from gitlease.git.history import commit_ids, in_range
+from gitlease.git.pushes import HEADS
 from gitlease.git.repository import Repository, ask, ask_line, denies, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
 from gitlease.store.git_ledger import RefLedgerStore
@@ -80,25 +81,15 @@ class CiContext:
     summary: str = ""
     problems: tuple[str, ...] = ()
 
-    @property
-    def in_github(self) -> bool:
-        """Whether this runs in GitHub Actions."""
-        return self.provider == GITHUB
 
-
-def surroundings(environ: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The given variables, else those of this process."""
-    return os.environ if environ is None else environ
-
-
-def is_ci(environ: Mapping[str, str] | None = None) -> bool:
+def is_ci() -> bool:
     """Whether this is continuous integration of any kind, where clones may be partial."""
-    return surroundings(environ).get("CI", "").lower() not in ("", "0", "false")
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def read_context(environ: Mapping[str, str] | None = None) -> CiContext:
     """The change to check, empty outside of GitHub Actions and GitLab CI."""
-    environ = surroundings(environ)
+    environ = os.environ if environ is None else environ
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github(environ)
     if environ.get("GITLAB_CI") == "true":
@@ -140,7 +131,7 @@ def _github(environ: Mapping[str, str]) -> CiContext:
             here,
             base=_id(_text(event, "merge_group.base_sha")),
             head=_id(_text(event, "merge_group.head_sha")) or tip,
-            base_branch=_branch(_short(_text(event, "merge_group.base_ref"))),
+            base_branch=_branch(_text(event, "merge_group.base_ref").removeprefix(HEADS)),
             shown="the merge group",
         )
     if kind != "push":
@@ -154,7 +145,7 @@ def _github(environ: Mapping[str, str]) -> CiContext:
         new=_is_zero(before),
         nothing=_at(event, "deleted") is True,
         head_ref=_ref(ref),
-        shown=f"the push to {_short(_ref(ref)) or 'a ref'}",
+        shown=f"the push to {_ref(ref).removeprefix(HEADS) or 'a ref'}",
         emails=_some(_text(event, "pusher.email")),
         logins=_some(login, _text(event, "pusher.name")),
     )
@@ -197,7 +188,7 @@ def _gitlab(environ: Mapping[str, str]) -> CiContext:
         base=_id(before),
         head=_id(ci("COMMIT_SHA")),
         new=_is_zero(before),
-        head_ref=f"refs/heads/{branch}" if branch else "",
+        head_ref=HEADS + branch if branch else "",
         shown=f"the push to {branch or 'a tag'}",
     )
 
@@ -239,10 +230,6 @@ def _branch(text: str) -> str:
 def _ref(text: str) -> str:
     start, slash, name = text.partition("/")
     return text if start == "refs" and slash and _branch(name) else ""
-
-
-def _short(ref: str) -> str:
-    return ref.removeprefix("refs/heads/")
 
 
 def _some(*texts: str) -> tuple[str, ...]:
@@ -377,10 +364,13 @@ class Ranges:
             raise UsageError(f"{shown(words)} is not a range", hints=_FORMS)
         if between and not first:  # a variable that is empty must not make it an empty range
             raise UsageError(f"the range {shown(words)} has no beginning", hints=_FORMS)
-        if not between:
-            default = self._default(context)
-            return _named(words), [default], f"{default.shown}..{words}"
-        return _named(last or "HEAD"), [_named(first)], words
+        # The remote is asked for nothing but ids.
+        ends = [first, last or "HEAD"] if between else [words]
+        points = [Point(x, x, x if is_id(x) else "", named=True) for x in ends]
+        if between:
+            return points[1], points[:1], words
+        default = self._default(context)
+        return points[0], [default], f"{default.shown}..{words}"
 
     def _bases(self, context: CiContext) -> tuple[list[Point], Point | None]:
         """The bases of a change, and the one to use if these do not exist any more."""
@@ -399,7 +389,7 @@ class Ranges:
         if not name:
             return None
         (known,) = self._known([self._tracking(name)] if self.remote is not None else [""])
-        return Point(name, known, f"refs/heads/{name}")
+        return Point(name, known, HEADS + name)
 
     def _default(self, context: CiContext) -> Point:
         """The default branch, of the remote if there is one."""
@@ -415,12 +405,12 @@ class Ranges:
         names = list(dict.fromkeys(filter(None, names)))
         for name, known in zip(names, self._known(map(self._tracking, names)), strict=True):
             if known and remote is not None:
-                return Point(f"{remote}/{name}", known, f"refs/heads/{name}")
+                return Point(f"{remote}/{name}", known, HEADS + name)
             if known:
                 return Point(name, known)
         if remote is None:
             raise UsageError("cannot find the default branch; pass a range", hints=_FORMS)
-        there = f"refs/heads/{told}" if told else "HEAD"
+        there = HEADS + told if told else "HEAD"
         return Point(f"{remote}/{told or 'HEAD'}", "", there)
 
     def _tracking(self, branch: str) -> str:
@@ -432,11 +422,6 @@ class Ranges:
         asked = list(refs)
         found = commit_ids(self.repository, asked)
         return [ref if oid else "" for ref, oid in zip(asked, found, strict=True)]
-
-
-def _named(word: str) -> Point:
-    # The remote is asked for nothing but ids.
-    return Point(word, word, word if is_id(word) else "", named=True)
 
 
 def _listed(label: str, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
@@ -526,7 +511,16 @@ class CheckService:
         """
         chosen, store = self.chosen, self.store
         layers = list(dict.fromkeys(self.layers))
-        heads = [self._head(layer, cached=cached, fetched=fetched) for layer in layers]
+        heads = []
+        for layer in layers:
+            known = store.known(layer) if cached or fetched else None
+            if known is None and cached:
+                raise NotFound(
+                    f"this clone has never fetched the ledger {layer}",
+                    hints=("run it once without --cached",),
+                )
+            # Nothing is kept of a ledger that does not exist, though it was fetched.
+            heads.append(known or store.fetch(layer))
         with doing(f"reading {len(chosen.commits)} commits"):
             commits = self.reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
@@ -590,16 +584,6 @@ class CheckService:
             warnings=tuple(dict.fromkeys(warnings)),
         )
 
-    def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
-        known = self.store.known(layer) if cached or fetched else None
-        if known is None and cached:
-            raise NotFound(
-                f"this clone has never fetched the ledger {layer}",
-                hints=("run it once without --cached",),
-            )
-        # Nothing is kept of a ledger that does not exist, though it was fetched.
-        return known or self.store.fetch(layer)
-
     def _history(
         self, head: Snapshot, commits: Sequence[CommitFacts], *, older: bool
     ) -> LedgerHistory:
@@ -607,7 +591,9 @@ class CheckService:
             return LedgerHistory(layer=head.layer)
         named = [x for commit in commits for x in (*commit.named, *commit.mentioned)]
         token = min((x.token for x in named if x.layer == head.layer), default=None)
-        since = oldest(commits, self.clock.now().wall_ms)
+        now = self.clock.now().wall_ms
+        times = (at for x in commits for at in (x.made(now), x.recorded) if at is not None)
+        since = min(times, default=now)  # the earliest time that matters to them
         return read_history(self.store, head, since=since, token=token, older=older)
 
     def _judgement(
@@ -636,9 +622,3 @@ def _waiting(ledger: Ledger) -> Iterable[str]:
         if found and found.waits:
             why = found.last.text.strip().partition("\n")[0]
             yield f"{lease.resource} of {lease.holder}: {why}"
-
-
-def oldest(commits: Iterable[CommitFacts], now: int) -> int:
-    """The earliest time that matters to these commits."""
-    times = [t for x in commits for t in (x.made(now), x.recorded) if t is not None]
-    return min(times, default=now)

@@ -49,16 +49,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from gitlease.check.rules import (
-    HELD_NOW,
-    HELD_THEN,
-    NO_TRAILER,
-    SUPERSEDED,
-    UNKNOWN,
-    UNPROVEN,
-    UNREADABLE,
-    finding_of,
-)
+from gitlease.check import rules
+from gitlease.check.rules import finding_of
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
@@ -272,7 +264,7 @@ def _broken(
         f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
         f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
     )
-    verb = "log" if verdict.rule is HELD_THEN else "show"
+    verb = "log" if verdict.rule is rules.HELD_THEN else "show"
     return _finding(
         commit,
         verdict._replace(evidence=(*verdict.evidence, held)),
@@ -389,7 +381,7 @@ class Judgement:
             more = f" and {len(others)} more" if others else ""
             words = f"has a trailer that names no lease: {printable(first)}{more}"
             expected = ("expected Gitlease: RESOURCE token=NUMBER",)
-            yield _of_trailer(commit, CommitVerdict(UNREADABLE, words, evidence=expected))
+            yield _of_trailer(commit, CommitVerdict(rules.UNREADABLE, words, evidence=expected))
         if self._trailer:
             yield from self._trailer_owed(commit)
 
@@ -413,7 +405,7 @@ class Judgement:
         layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
         more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
         words, doubt = "names no lease, and this project requires one", self._help(commit, granted)
-        verdict = CommitVerdict(NO_TRAILER, words, evidence=more, doubt=doubt)
+        verdict = CommitVerdict(rules.NO_TRAILER, words, evidence=more, doubt=doubt)
         yield _of_trailer(commit, verdict, *_listed([one.path for one in commit.touched]))
 
     def _grant(self, named: Named) -> Granted | None:
@@ -487,7 +479,7 @@ class Judgement:
         pushed = bool(self._pushers)
         why = "it was pushed by somebody else and" if pushed else "it"
         words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
-        return CommitVerdict(UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
+        return CommitVerdict(rules.UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
 
     def _blocks_now(self, tenure: Tenure) -> bool:
         ledger = self._ledgers[tenure.layer]
@@ -519,24 +511,25 @@ class Judgement:
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             words = f"{held} when it was made" + (", and holds now" if still else "")
             level, evidence = (Level.WARNING, (doubt,)) if doubt else (None, ())
-            return CommitVerdict(HELD_THEN, words, level, evidence)
+            return CommitVerdict(rules.HELD_THEN, words, level, evidence)
         if still and not self._merged_only(commit, tenure, paths, keys):
             until = f"until {rfc3339(lease.expires_at)}"
             words = f"{_held(lease, 'holds')} now, {until}"
             if lease.expires_at <= now:
                 words = f"{held} {until}, and nobody else may take it yet"
             level, evidence = (Level.WARNING, (OWN_THEN,)) if honest else (None, ())
-            return CommitVerdict(HELD_NOW, words, level, evidence)
+            return CommitVerdict(rules.HELD_NOW, words, level, evidence)
         if theirs or still:
             return None
         if tenure.meets(commit.recorded):
-            return CommitVerdict(HELD_THEN, f"{held} when it was recorded", Level.WARNING, (MOVED,))
+            words = f"{held} when it was recorded"
+            return CommitVerdict(rules.HELD_THEN, words, Level.WARNING, (MOVED,))
         merge = self._merges.get(commit.id)
         landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
         if merge is not None and landed and not keys & self._people(merge.emails):
             by = f"merged in {_who(merge)}, {'; '.join(_dates(merge))}"
             words = f"{held} when it was merged"
-            return CommitVerdict(HELD_THEN, words, Level.WARNING, (by, ELSEWHERE))
+            return CommitVerdict(rules.HELD_THEN, words, Level.WARNING, (by, ELSEWHERE))
         return None
 
     def _merged_only(
@@ -577,15 +570,15 @@ class Judgement:
         """Judge a token: to whom it was issued, for what, and until when."""
         grant, timeline = self._grant(named), self._ledgers[named.layer]
         if grant is None and named.token >= timeline.tokens:
-            return CommitVerdict(UNKNOWN, "which was never issued")
+            return CommitVerdict(rules.UNKNOWN, "which was never issued")
         if grant is None:
             words = "which the ledger's history does not reach back to"
-            return CommitVerdict(UNKNOWN, words, Level.WARNING)
+            return CommitVerdict(rules.UNKNOWN, words, Level.WARNING)
         issued = f"{_of(grant.resource, grant.scope)}, granted to {printable(grant.holder)}"
         evidence: tuple[str, ...] = (f"token {grant.token}: {issued} at {rfc3339(grant.at)}",)
         if grant.key != named.key or fold(grant.scope) != fold(named.scope):
             words = f"which was issued for {_of(grant.resource, grant.scope)}"
-            return CommitVerdict(UNKNOWN, words, None, evidence, grant.at)
+            return CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at)
         holder = self._addresses.of(grant.holder)
         foreign: CommitVerdict | None = None
         if not holder & self._people(commit.emails):
@@ -593,7 +586,7 @@ class Judgement:
                 f"which was issued to {printable(grant.holder)}",
                 self._help(commit, holder),
             )
-            foreign = CommitVerdict(UNKNOWN, words, None, evidence, grant.at, doubt)
+            foreign = CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at, doubt)
             if not doubt:
                 return foreign
         made = commit.made(timeline.moment.now.wall_ms)
@@ -612,13 +605,13 @@ class Judgement:
             return foreign
         who = printable(later.holder)
         evidence = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
-        level, words = SUPERSEDED.level, f"after {who} had been granted it"
+        level, words = rules.SUPERSEDED.level, f"after {who} had been granted it"
         if made < at:  # within one second nobody knows which came first
             level, words = Level.WARNING, f"in the same second as {who} was granted it"
         elif commit.dated_by_host:
             by_host = _BY_HOST.format(person_key(commit.committer))
             level, evidence = Level.WARNING, (by_host, *evidence)
-        return CommitVerdict(SUPERSEDED, words, level, evidence, at)
+        return CommitVerdict(rules.SUPERSEDED, words, level, evidence, at)
 
 
 def _held(lease: Lease, verb: str) -> str:

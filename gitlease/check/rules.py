@@ -1,18 +1,24 @@
-"""Every rule of the check: its id, its level, and its meaning."""
+"""Every rule of the check with its id, level and meaning; what a check found, and how each format
+shows it: text, GitHub's annotations and summary, JUnit, and SARIF."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass, field
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import moment_of, utc_text
 from gitlease.core.view import LeaseView
 from gitlease.core.work import CheckRule, Finding, Level
 from gitlease.engine.acts import RetirePlan
 
+Json = dict[str, Any]
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
 COMMIT_RULES = (
@@ -81,26 +87,28 @@ RULES = COMMIT_RULES + STALE_RULES
 LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 
 
+BY_HAND = "that is for a person to decide"
+
+
 @dataclass(frozen=True, slots=True)
-class Action:
-    """The release of one stale claim, and the findings that it settles."""
+class Case:
+    """Findings that one release settles: its plan, or why they stay (``""``: they need not)."""
 
     findings: tuple[Finding, ...]
-    plan: RetirePlan
+    stays: str = BY_HAND
+    plan: RetirePlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
     """The result of a check. ``unread`` is what could not be checked: then it has not passed.
 
-    ``stale``: claims were checked as well. Their ``_actions`` are what may be done about findings,
-    and ``_stays`` says why those without one stay. Once actions were taken, ``fixed`` is what they
-    settled, the other ``findings`` say why they stay, ``leases`` are those released, and ``commit``
-    is the last commit of an edge. ``undone`` are the failed edits of task files, or their failed
-    commits: the ledger is ahead of them. ``commits`` is the number of commits checked, ``shown``
-    what they are. ``waiting`` are the parked tasks that wait for a person, and why. ``prefix`` is
-    put before every file: the repository's place in what a host of CI
-    shows.
+    ``stale``: claims were checked as well, and ``_cases`` are what may be done about them. Once
+    that was done, ``fixed`` is what it settled, the other ``findings`` say why they stay,
+    ``leases`` are those released, and ``commit`` is the last commit of an edge. ``undone`` are the
+    failed edits of task files, or their failed commits: the ledger is ahead of them. ``commits`` is
+    the number of commits checked, ``shown`` what they are. ``waiting`` are the parked tasks that
+    wait for a person, and why. ``prefix`` is the repository's place in what a host of CI shows.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -113,8 +121,7 @@ class CheckResult:
     commit: str | None = None
     shown: str = ""
     stale: bool = False
-    _actions: tuple[Action, ...] = field(default=(), repr=False, compare=False)
-    _stays: Mapping[Finding, str] = field(default_factory=dict, repr=False, compare=False)
+    _cases: tuple[Case, ...] = field(default=(), repr=False, compare=False)
     leases: tuple[LeaseView, ...] = ()
     prefix: str = ""
 
@@ -189,3 +196,265 @@ def no_ledger(layers: Sequence[str], place: str) -> Finding:
         f"there is no ledger {names} on {place}, so nothing could be checked: nobody has claimed"
         " yet, or it was deleted",
     )
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+ANNOTATIONS = 10  # annotations of one kind that GitHub shows of a step
+LONGEST_ANNOTATION = 4_000  # characters of one message
+# GitHub drops the whole of what is larger than 1 MiB, and each character may need six.
+ROWS = 40  # findings
+LONGEST_CELL = 500  # characters of one text
+_ESCAPES = {ord(c): f"&#{ord(c)};" for c in "\\`*_{}[]<>()|~#@&\"':$!"}
+_SIGNS = {Level.ERROR: "**error**", Level.WARNING: "warning"}
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "%SRCROOT%"
+
+
+def worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    """The errors before the warnings, else as they were found."""
+    return sorted(findings, key=lambda found: -found.level.rank)
+
+
+def details(found: Finding) -> list[str]:
+    """The evidence and the next steps, a line each."""
+    return [one_line(x) for x in (*found.evidence, *(f"next: {x}" for x in found.next_steps))]
+
+
+def one_line(text: str) -> str:
+    """A text on one line, without control characters."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+# --- plain text -----------------------------------------------------------------------------------
+
+
+def as_text(report: CheckResult) -> str:
+    """The whole report; its last line has the result."""
+    lines = []
+    for found in worst_first(report.findings):
+        lines.append(f"{found.level.value}: {one_line(found.message)} ({found.rule.id})")
+        if place := report.place(found):
+            at = f":{found.line}" if found.line is not None else ""
+            lines.append(f"  at {one_line(place)}{at}")
+        lines += [f"  {text}" for text in details(found)]
+    lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
+    lines += [f"not checked: {one_line(text)}" for text in report.unread]
+    lines += [f"waiting for a person: {one_line(text)}" for text in report.waiting]
+    lines.append(f"{report.checked}: {report.outcome}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+# --- GitHub's annotations -------------------------------------------------------------------------
+
+# Commands in the output of a step, at most ten of a kind. Untrusted text must never be taken for
+# one: GitHub reads them wherever a line begins with two colons, and the older kind anywhere.
+
+
+def as_github(report: CheckResult) -> str:
+    """The annotations, and a line with the result."""
+    lines: list[str] = []
+    for level in (Level.ERROR, Level.WARNING):
+        found = report.of(level)
+        shown = found if len(found) <= ANNOTATIONS else found[: ANNOTATIONS - 1]
+        lines += [_annotation(report, one) for one in shown]
+        if rest := found[len(shown) :]:
+            more = f"{len(rest)} more of these are in the summary of the job"
+            lines.append(f"::{level.value} title=gitlease::{_data(more)}")
+    for text in report.unread:
+        lines.append(f"::error title=gitlease check::{_data(one_line(f'not checked: {text}'))}")
+    lines.append(tame(f"gitlease check: {report.checked}: {report.outcome}"))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def github_failure(message: str, hints: tuple[str, ...] = ()) -> str:
+    """The annotation that nothing could be checked."""
+    text = "\n".join((f"not checked: {one_line(message)}", *map(one_line, hints)))
+    return f"::error title=gitlease check::{_data(text)}\n"
+
+
+def tame(text: str) -> str:
+    """A line that GitHub does not take for a command."""
+    text = one_line(text).replace("##[", "## [")
+    return f"- {text}" if text.lstrip().startswith("::") else text
+
+
+def _annotation(report: CheckResult, found: Finding) -> str:
+    about = {"file": one_line(report.place(found)), "title": f"gitlease: {found.rule.id}"}
+    if found.line is not None and found.file is not None:
+        about["line"] = str(found.line)
+    # A colon or a comma would end the value of a property.
+    inside = str.maketrans({":": "%3A", ",": "%2C"})
+    each = ((key, _data(about.get(key, "")).translate(inside)) for key in ("file", "line", "title"))
+    words = ",".join(f"{key}={value}" for key, value in each if value)
+    text = "\n".join((one_line(found.message), *details(found)))
+    text = text if len(text) <= LONGEST_ANNOTATION else text[: LONGEST_ANNOTATION - 1] + "…"
+    return f"::{found.level.value} {words}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    text = text.replace("##[", "## [")
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+# --- the summary of a job -------------------------------------------------------------------------
+
+# Markdown: every character of untrusted text with a meaning there or in HTML is escaped.
+
+
+def as_summary(report: CheckResult) -> str:
+    """The summary; beyond ``ROWS`` findings are only counted."""
+    found = worst_first(report.findings)
+    shown, left = found[:ROWS], len(found[ROWS:])
+    says_more = found or report.fixed or report.unread
+    title = "## gitlease: " + (report.outcome if says_more else "every claim is kept")
+    lines = [title, "", f"Checked: {_plain(report.checked)}.", ""]
+    if shown:
+        rows = [_row(report, one) for one in shown]
+        lines += ["| | claim | what | where |", "| --- | --- | --- | --- |", *rows, ""]
+        lines += ["<details><summary>Evidence, and what to do</summary>", ""]
+        for one in shown:
+            lines.append(f"- {_plain(one.message)}")
+            lines += [f"  - {_plain(text)}" for text in one.evidence]
+            lines += [f"  - <code>{_plain(step)}</code>" for step in one.next_steps]
+        lines += ["", "</details>", ""]
+    if left:
+        lines += [f"{left} more are not shown here: `gitlease check --format text` lists them.", ""]
+    if report.fixed:
+        lines += ["Fixed:", "", *(f"- {_plain(x.message)}" for x in report.fixed[:50]), ""]
+    for sign, texts in (("CAUTION", report.unread), ("NOTE", report.warnings)):
+        if texts:
+            lines += [f"> [!{sign}]", *(f"> - {_plain(text)}" for text in texts[:50]), ""]
+    return "\n".join([*lines, ""])
+
+
+def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
+    """The summary if nothing could be checked."""
+    lines = ["## gitlease: not checked", "", f"{_plain(message)}.", ""]
+    return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
+
+
+def _row(report: CheckResult, found: Finding) -> str:
+    at = f":{found.line}" if found.line is not None else ""
+    where = f"<code>{_plain(report.place(found))}{at}</code>" if found.file is not None else ""
+    claim = f"<code>{_plain(found.resource)}</code>" if found.resource else ""
+    sign = f"{_SIGNS[found.level]} {found.rule.id}"
+    return f"| {sign} | {claim} | {_plain(found.message)} | {where} |"
+
+
+def _plain(text: str) -> str:
+    short = text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 1] + "…"
+    return one_line(short).translate(_ESCAPES)
+
+
+# --- JUnit's XML ----------------------------------------------------------------------------------
+
+
+def as_junit(report: CheckResult, *, fail_on: str) -> str:
+    """The document. A finding below the level to fail on is a case that passes."""
+    limit = LIMITS[fail_on]
+    found = worst_first(report.findings)
+    failing = [x for x in found if limit is not None and x.level.rank >= limit.rank]
+    unread = report.unread
+    tests = str(max(len(found) + len(unread), 1))
+    counts = {"tests": tests, "failures": str(len(failing)), "errors": str(len(unread))}
+    root = Element("testsuites", {"name": "gitlease", **counts})
+    suite = SubElement(root, "testsuite", {"name": "gitlease check", **counts, "skipped": "0"})
+    for one in found:
+        case = SubElement(suite, "testcase", _case(report, one))
+        text = "\n".join((one_line(one.message), *details(one)))
+        if one in failing:
+            about = {"type": one.rule.id, "message": one_line(one.message)}
+            SubElement(case, "failure", about).text = text
+        else:
+            SubElement(case, "system-out").text = f"{one.level.value}: {text}"
+    for text in unread:
+        about = {"classname": "gitlease.check", "name": "what could not be checked"}
+        case = SubElement(suite, "testcase", {**about, "time": "0"})
+        SubElement(case, "error", {"type": "invalid", "message": one_line(text)})
+    if not found and not unread:
+        about = {"classname": "gitlease.check", "name": one_line(report.checked)}
+        SubElement(suite, "testcase", {**about, "time": "0"})
+    if report.warnings:
+        said = "\n".join(f"warning: {one_line(text)}" for text in report.warnings)
+        SubElement(suite, "system-err").text = said
+    indent(root)
+    body = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _case(report: CheckResult, found: Finding) -> dict[str, str]:
+    words = [found.resource or "", (found.commit or "")[:10]]
+    name = " ".join(one_line(word) for word in words if word) or found.rule.id
+    about = {"classname": f"gitlease.{found.rule.id}", "name": name, "time": "0"}
+    if place := report.place(found):
+        about["file"] = one_line(place)
+        if found.line is not None:
+            about["line"] = str(found.line)
+    return about
+
+
+# --- SARIF ----------------------------------------------------------------------------------------
+
+
+def as_sarif(report: CheckResult, *, version: str) -> str:
+    """The log, with all rules; ASCII only. ``version`` is gitlease's."""
+    order = {rule.id: number for number, rule in enumerate(RULES)}
+    driver: Json = {
+        "name": "gitlease",
+        "semanticVersion": version,
+        "rules": [
+            {
+                "id": rule.id,
+                "name": "".join(word.capitalize() for word in rule.id.split("-")),
+                "shortDescription": {"text": rule.meaning},
+                "fullDescription": {"text": rule.meaning},
+                "defaultConfiguration": {"level": rule.level.value},
+            }
+            for rule in RULES
+        ],
+    }
+    notes = [{"level": "note", "message": {"text": one_line(x)}} for x in report.warnings]
+    notes += [{"level": "error", "message": {"text": one_line(x)}} for x in report.unread]
+    done = {"executionSuccessful": not report.unread, "toolExecutionNotifications": notes}
+    run: Json = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
+        "invocations": [done],
+        "results": [_result(report, found, order[found.rule.id]) for found in report.findings],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _result(report: CheckResult, found: Finding, number: int) -> Json:
+    text = "\n".join((one_line(found.message), *details(found)))
+    # The same for the same finding in every run, whatever its wording and its line.
+    parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
+    same = "\0".join(part or "" for part in parts).encode("utf-8", "surrogatepass")
+    names = ("resource", "scope", "layer", "holder", "since", "commit")
+    about = {x: y for x in names if (y := getattr(found, x)) is not None}
+    about |= {"since": utc_text(found.since)} if found.since is not None else {}
+    result: Json = {
+        "ruleId": found.rule.id,
+        "ruleIndex": number,
+        "level": found.level.value,
+        "message": {"text": text},
+        "partialFingerprints": {"gitlease/v1": sha256(same).hexdigest()[:32]},
+        "properties": {x: one_line(y) for x, y in about.items()},
+    }
+    if place := report.place(found):
+        where = {"uri": _uri(place), "uriBaseId": ROOT}
+        region = {"startLine": max(found.line or 1, 1)}
+        physical = {"artifactLocation": where, "region": region}
+        result["locations"] = [{"physicalLocation": physical}]
+    return result
+
+
+def _uri(path: str) -> str:
+    # A colon is quoted too: in the first segment it would read as a scheme.
+    try:
+        name = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # no name that git ever gave
+        name = path.encode("utf-8", "backslashreplace")
+    return quote(name, safe="/")

@@ -1,36 +1,25 @@
 """Finds claims that nobody works under any more, and releases them one by one.
 
-Finding reads every fact once, with one connection for each layer, and changes nothing. The times
-are those of the ledger: an edge outlives its lease, so it is stale once the ledger has seen nothing
-of its assignee for longer than ``stale.after``, nor was it written since. What cannot be known in
-this clone is reported as such, and is no finding. What may be released is decided by the project's
+Finding reads every fact once, with one connection for each layer, and changes nothing. Five rules
+make cases of the facts, each with findings and what may be done about them. The times are those of
+the ledger: an edge outlives its lease, so it is stale once the ledger has seen nothing of its
+assignee for longer than ``stale.after``, nor was it written since. What cannot be known in this
+clone is reported as such, and is no finding. What may be released is decided by the project's
 settings, and once more by the ledger at that time: a claim that came in between stays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
-from gitlease.check.rules import (
-    BAD_TASK_FILE,
-    DUPLICATE_ID,
-    LAPSED_LEASE,
-    LEASE_ON_DONE,
-    LEASE_ON_GONE,
-    LEASE_WITHOUT_EDGE,
-    NO_LEDGER,
-    STALE_EDGE,
-    STALE_RULES,
-    UNKNOWN_ASSIGNEE,
-    Action,
-    CheckResult,
-    finding_of,
-    no_ledger,
-)
+from gitlease.check import rules
+from gitlease.check.rules import Case, CheckResult, finding_of, no_ledger
 from gitlease.check.task_history import (
     Deleted,
+    Lack,
+    Past,
     TaskHistory,
     Version,
     not_checked_out,
@@ -60,10 +49,9 @@ MAX_EVENTS = 20_000  # of the audit trail
 SHORT = 10  # digits of a commit's id in messages
 NOT_ALLOWED = "only its holder may release it, since stale.release is not true"
 LIVE = "it is live: only its holder or an admin can end it"
-BY_HAND = "that is for a person to decide"
 KEPT = "you kept it"
 OTHER_LAYER = "its lease is in layer {0}: --layer {0} releases it"
-_WHY = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
+_WHY = {rules.LEASE_ON_DONE: "the task is done", rules.LEASE_ON_GONE: "its task file is gone"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,59 +116,21 @@ class StaleService:
         A clone that may lack branches makes one more where that matters.
         """
         facts, heads, warnings = self._read(cached=cached)
-        history = self._history
-        made: list[tuple[list[Finding], str, RetirePlan | None]] = []
-        unknown: list[Task] = []
-        edges, hidden = list(facts.doubtful_edges()), facts.hidden_leases()
-        nobodys = [edge for edge in edges if not facts.persons.emails(edge.name)]
-        words = [(task, w) for task, x in hidden for w in facts.persons.names(x.lease.holder)]
-        pasts = history.pasts([*((edge.task, edge.name) for edge in edges), *words])
-        lack = history.lack(cached=cached, branches=bool(nobodys or hidden))
-        absent = history.left_out()
-        for edge in edges:
-            written, sure = pasts[edge.task.file].last_change(_spells(edge.name))
-            nobody = [facts.of_nobody(edge, written)] if edge in nobodys and not lack else []
-            if not sure or (edge in nobodys and lack):
-                unknown.append(edge.task)
-            if written is None or not facts.is_stale(edge, written):
-                made.append((nobody, BY_HAND, None))
-                continue
-            records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
-            own = facts.persons.people.is_mine(edge.name, facts.caller)
-            why_not = self._why_not(records, own=own)
-            plan = _unassign(edge, written, records, facts.persons)
-            made.append(([facts.of_edge(edge, written), *nobody], why_not, plan))
-        deleted = history.deleted(facts.missing_names())
-        for record in facts.records:
-            lease = record.lease
-            finding = facts.of_lease(record, deleted.get(lease.resource.key))
-            if finding is None or (absent and lease.edge and facts.task_of(record) is None):
-                continue
-            own = same_person(lease.holder, facts.caller)
-            why_not = self._why_not([record], own=own) if record.lapsed else LIVE
-            made.append(([finding], why_not, _drop(record, finding.rule)))
-        for task, record in hidden:
-            means = facts.means(record.lease.holder)
-            version, sure = pasts[task.file].last_change(means)
-            if lack or not sure:
-                unknown.append(task)
-            elif version is None or not any(map(means, version.after)):
-                made.append(([facts.without_edge(task, record)], LIVE, None))
-        made.append((list(map(_of_problem, facts.problems)), BY_HAND, None))
-        if edges and all(head.ledger is None for head in heads):
+        facts.read_commits(self._history, cached=cached)
+        cases = [case for rule in RULES_OF_STALENESS for case in rule(facts)]
+        cases += [Case((_of_problem(problem),)) for problem in facts.problems]
+        if facts.edges and all(head.ledger is None for head in heads):
             layers = (self._session.layer, *self._layers)
-            made.append(([no_ledger(layers, self._session.store.place)], BY_HAND, None))
-        actions = [Action(tuple(some), plan) for some, why, plan in made if plan and not why]
+            cases.append(Case((no_ledger(layers, self._session.store.place),)))
         return CheckResult(
             stale=True,
-            findings=tuple(sorted((x for some, _, _ in made for x in some), key=_order)),
-            _actions=tuple(sorted(actions, key=lambda action: _order(action.findings[0]))),
-            _stays={x: why for some, why, plan in made if why or not plan for x in some},
+            findings=tuple(sorted((x for case in cases for x in case.findings), key=_order)),
+            _cases=tuple(sorted(cases, key=lambda case: _order(case.findings[0]))),
             warnings=warnings,
             unread=(
                 *(text for head in heads for text in unread_records(head)),
-                *unknown_here(unknown, lack or history.partial()),
-                *not_checked_out(absent),
+                *unknown_here(facts.unknown(), facts.lack or self._history.partial()),
+                *not_checked_out(facts.absent),
             ),
         )
 
@@ -188,49 +138,48 @@ class StaleService:
         self,
         found: CheckResult,
         *,
-        choose: Callable[[Action], bool] = lambda _action: True,
+        choose: Callable[[Case], bool] = lambda _case: True,
         commit: bool = True,
     ) -> CheckResult:
         """Release what was found and chosen, each with a push and a commit of its edge.
 
         Without ``commit`` the task files are only edited. What was claimed meanwhile stays.
         """
-        reasons: dict[Finding, tuple[str, ...]] = {x: (why,) for x, why in found._stays.items()}
+        reasons: dict[Finding, tuple[str, ...]] = {}
         answers: list[Answer] = []
         failure: tuple[str, ...] = ()
-        for action in found._actions:
-            why = failure or (() if choose(action) else (KEPT,))
-            if not why:
+        for case in found._cases:
+            why = (case.stays,) if case.stays else failure or (() if choose(case) else (KEPT,))
+            if not why and case.plan is not None:
                 try:
-                    answers.append(acts.retire(self._session, [action.plan], commit=commit))
+                    answers.append(acts.retire(self._session, [case.plan], commit=commit))
                     why = _why_unfixed(answers[-1])
                 except GitleaseError as error:
                     if not answers:
                         raise
                     why = failure = (error.message,)  # what was released before is reported
-            reasons |= dict.fromkeys(action.findings if why else (), why)
+            reasons |= dict.fromkeys(case.findings if why else (), why)
         written = [w for answer in answers for w in answer.written]
         warnings = [*found.warnings, *(x for answer in answers for x in answer.warnings)]
         warnings += [error.message for answer in answers for error in answer.refused]
         return replace(
             found,
-            _actions=(),
-            fixed=tuple(
-                x for action in found._actions for x in action.findings if x not in reasons
+            _cases=(),
+            fixed=tuple(x for case in found._cases for x in case.findings if x not in reasons),
+            findings=tuple(
+                replace(
+                    x,
+                    evidence=(*x.evidence, f"not fixed: {reasons[x][0]}"),
+                    next_steps=reasons[x][1:] or x.next_steps,
+                )
+                for x in found.findings
+                if x in reasons
             ),
-            findings=tuple(_not_fixed(x, *reasons[x]) for x in found.findings if x in reasons),
             leases=tuple(view for answer in answers for view in answer.leases),
             undone=tuple(_unwritten(w) for w in written if w.problem),
             commit=next((w.commit for w in reversed(written) if w.commit is not None), None),
             warnings=tuple(dict.fromkeys(warnings)),
         )
-
-    def _why_not(self, records: Sequence[Record], *, own: bool) -> str:
-        """Why the caller may not release these here; ``""`` if it may."""
-        layer = next((x.layer for x in records if x.layer != self._session.layer), None)
-        if not own and not self._rules.release:
-            return NOT_ALLOWED
-        return "" if layer is None else OTHER_LAYER.format(layer)
 
     def _read(self, *, cached: bool) -> tuple[Facts, list[Snapshot], tuple[str, ...]]:
         """The facts, the heads that they are of, and warnings."""
@@ -270,6 +219,7 @@ class StaleService:
             persons=persons,
             rules=self._rules,
             required=session.edges.requires_tasks(listed),
+            layer=session.layer,
             caller=session.actor.holder,
             now=session.clock.now().wall_ms,
         )
@@ -282,7 +232,8 @@ class StaleService:
 class Facts:
     """The tasks of the work tree, the records and events of the ledgers, and the persons.
 
-    ``required``: a name must be a task. ``caller`` is who runs the check, ``now`` in ms.
+    ``required``: a name must be a task. ``caller`` is who runs the check, and may release claims in
+    ``layer``; ``now`` in ms. What commits say is added once, by ``read_commits``.
     """
 
     def __init__(
@@ -294,13 +245,18 @@ class Facts:
         persons: Persons,
         rules: StaleRules,
         required: bool,
+        layer: str,
         caller: str,
         now: int,
     ) -> None:
         self.problems = listed.problems
         self.tasks = {task.resource.key: task for task in listed.tasks}
-        self.persons, self.caller = persons, caller
+        self.persons, self.caller, self._layer = persons, caller, layer
         self._rules, self._required, self._now = rules, required, now
+        self.lack: Lack | None = None
+        self.absent: Sequence[str] = ()
+        self.deleted: Mapping[str, Deleted] = {}
+        self._pasts: Mapping[str, Past] = {}
         # Completed work is no claim, and of exempt tasks and broken files nothing is said.
         ignored = {key for problem in listed.problems for key in problem.keys}
         ignored |= {key for key, task in self.tasks.items() if task.exempt}
@@ -311,6 +267,44 @@ class Facts:
         self._events: dict[str, list[Event]] = {}
         for event in events:
             self._events.setdefault(fold(event.resource or ""), []).append(event)
+        self.edges = [*self._doubtful_edges()]
+        self.hidden = [*self._hidden_leases()]
+
+    def read_commits(self, history: TaskHistory, *, cached: bool) -> None:
+        """Read what commits say of the edges and leases that they may explain."""
+        nobodys = any(not self.persons.emails(edge.name) for edge in self.edges)
+        words = [(task, w) for task, x in self.hidden for w in self.persons.names(x.lease.holder)]
+        self._pasts = history.pasts([*((edge.task, edge.name) for edge in self.edges), *words])
+        self.lack = history.lack(cached=cached, branches=nobodys or bool(self.hidden))
+        self.absent = history.left_out()
+        # Leased tasks without a file here may have been deleted, if a name must be a task.
+        missing = (x.lease for x in self.records if self._required and self.task_of(x) is None)
+        names = (x.resource for x in missing if x.edge)
+        self.deleted = history.deleted(frozenset(x.key for x in names if not x.is_path))
+        if self.absent:  # the task of a lease may be in one of these files
+            self.records = [x for x in self.records if self.task_of(x) or not x.lease.edge]
+
+    def last_change(self, task: Task, means: Callable[[str], bool]) -> tuple[Version | None, bool]:
+        """The newest version of a task's file in which a name came or went, and whether it is."""
+        return self._pasts[task.file].last_change(means)
+
+    def unknown(self) -> list[Task]:
+        """The tasks of which commits that are not here may say who works on them."""
+        asked = [
+            (x.task, _spells(x.name), bool(self.persons.emails(x.name))) for x in self.edges
+        ] + [(task, self.means(x.lease.holder), False) for task, x in self.hidden]
+        return [
+            task
+            for task, means, is_somebody in asked
+            if (self.lack and not is_somebody) or not self.last_change(task, means)[1]
+        ]
+
+    def why_not(self, records: Sequence[Record], *, own: bool) -> str:
+        """Why the caller may not release these here; ``""`` if it may."""
+        layer = next((x.layer for x in records if x.layer != self._layer), None)
+        if not own and not self._rules.release:
+            return NOT_ALLOWED
+        return "" if layer is None else OTHER_LAYER.format(layer)
 
     def task_of(self, record: Record) -> Task | None:
         return self.tasks.get(record.lease.resource.key)
@@ -330,7 +324,7 @@ class Facts:
         whole = {x.lease_id for x in completed_records([record.lease for record in records])}
         return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)
 
-    def doubtful_edges(self) -> Iterator[Edge]:
+    def _doubtful_edges(self) -> Iterator[Edge]:
         """The edges of whose persons the ledger has seen nothing for so long, or never."""
         for task in self.tasks.values():
             if task.exempt or not task.assigned or self.is_done(task):
@@ -339,7 +333,7 @@ class Facts:
                 if any(record.live for record in self.of_person(task, name)):
                     continue
                 edge = Edge(task, name, self._last_seen(task, name))
-                if edge.last is None or not self._is_recent(edge.last[0]):
+                if edge.last is None or not self.is_recent(edge.last[0]):
                     yield edge
 
     def _last_seen(self, task: Task, name: str) -> tuple[int, str] | None:
@@ -358,32 +352,20 @@ class Facts:
         at, what = max(times, key=lambda time: time[0], default=(0, ""))
         return (min(at, self._now), what) if times else None
 
-    def _is_recent(self, at: int) -> bool:
+    def is_recent(self, at: int) -> bool:
         return at >= self._now - self._rules.after * MS
 
-    def is_stale(self, edge: Edge, written: Version) -> bool:
-        """Whether the edge is committed, and was not written lately either."""
-        return any(map(_spells(edge.name), written.after)) and not self._is_recent(written.at)
-
-    def hidden_leases(self) -> list[tuple[Task, Record]]:
+    def _hidden_leases(self) -> Iterator[tuple[Task, Record]]:
         """The live leases, not of late, whose task's file here does not name the holder."""
-        hidden = []
         for record in self.records:
             lease, task = record.lease, self.task_of(record)
             grace = lease.ttl if self._rules.grace is None else self._rules.grace
             late = self._now - lease.claimed_at > grace * MS
-            if record.live and late and task and not self._assigns(task, lease.holder):
-                hidden += [] if self.is_done(task) else [(task, record)]
-        return hidden
+            here = task is not None and (self.assigns(task, lease.holder) or self.is_done(task))
+            if record.live and late and task is not None and not here:
+                yield task, record
 
-    def missing_names(self) -> frozenset[str]:
-        """The keys of leased tasks without a file here: they may have been deleted."""
-        if not self._required:
-            return frozenset()
-        leases = (x.lease for x in self.records if self.task_of(x) is None)
-        return frozenset(x.resource.key for x in leases if x.edge and not x.resource.is_path)
-
-    def _assigns(self, task: Task, holder: str) -> bool:
+    def assigns(self, task: Task, holder: str) -> bool:
         return any(map(self.means(holder), task.assigned))
 
     def _ago(self, at: int) -> str:
@@ -408,7 +390,7 @@ class Facts:
             steps += [FIX] * self._rules.release
         who = f"{self.persons.called(edge.name)}, idle for {self._ago(since)}"
         return finding_of(
-            STALE_EDGE,
+            rules.STALE_EDGE,
             f"{task.resource.text} is assigned to {who}",
             task,
             since=since,
@@ -424,7 +406,7 @@ class Facts:
         facts.append("not in people, and not the name of any commit author or lease holder")
         text = edge.task.resource.text
         return finding_of(
-            UNKNOWN_ASSIGNEE,
+            rules.UNKNOWN_ASSIGNEE,
             f"{text} is assigned to {printable(edge.name)}, a name that nobody here has",
             edge.task,
             since=written.at if written else None,
@@ -433,40 +415,16 @@ class Facts:
             next_steps=(f"gitlease show {quote(text)}",),
         )
 
-    def of_lease(self, record: Record, deleted: Deleted | None) -> Finding | None:
-        """The finding about a lease that lapsed, or whose task is done or gone.
-
-        A lapsed one whose edge is still there is none: the edge is, once it is stale.
-        """
-        lease, task = record.lease, self.task_of(record)
-        if deleted is not None:
-            more = f"{printable(deleted.file)} was deleted in {deleted.commit[:SHORT]}"
-            about, more = "whose task file is gone", f"{more} by {deleted.by}"
-            return self._finding(LEASE_ON_GONE, record, None, about, more)
-        if task is not None and self.is_done(task):
-            return self._finding(LEASE_ON_DONE, record, task, "which is done")
-        if not record.lapsed or (task is not None and self._assigns(task, lease.holder)):
-            return None
-        if lease.edge and self._is_recent(lease.expires_at):
-            return None  # it lapsed so lately that its edge may still be on its way here
-        more = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
-        return self._finding(LAPSED_LEASE, record, task, "", more)
-
-    def without_edge(self, task: Task, record: Record) -> Finding:
-        """The finding about a live lease that no branch has the edge of."""
-        but = f"but {printable(task.file)} does not name them"
-        more = "no branch known here has a commit that assigns it to them"
-        return self._finding(LEASE_WITHOUT_EDGE, record, task, but, more)
-
-    def _finding(
+    def of_lease(
         self, rule: CheckRule, record: Record, task: Task | None, about: str, more: str = ""
-    ) -> Finding:
+    ) -> Case:
+        """The case of a lease by a rule; ``about`` follows what is held."""
         lease = record.lease
         since = lease.expires_at if record.lapsed else lease.claimed_at
         scope = "" if lease.scope == WHOLE else f" (scope {lease.scope})"
         has = "has a lapsed lease on" if record.lapsed else "holds"
         message = f"{lease.holder} {has} {lease.resource.text}{scope}, {about}"
-        if rule is LAPSED_LEASE:
+        if rule is rules.LAPSED_LEASE:
             message = f"the lease of {lease.holder} on {lease.resource}{scope} lapsed"
             message += f" {self._ago(since)}"
         where = [f"session {lease.session}"] if lease.session else []
@@ -475,7 +433,16 @@ class Facts:
         state = "expired at" if record.lapsed else "claimed at"
         facts = [more, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
         facts += [f"reason: {lease.reason}"] if lease.reason else []
-        return finding_of(
+        name, done = quote(lease.resource.text), rule is rules.LEASE_ON_DONE
+        own = same_person(lease.holder, self.caller)
+        if own:
+            verb = "claim" if rule is rules.LEASE_WITHOUT_EDGE else "done" if done else "release"
+            steps = [f"gitlease {verb} {name}"]
+        else:
+            ask = "it is done: do you still need its lease?" if done else "still on it?"
+            steps = [f"gitlease show {name}", f"gitlease note {name} '{ask}'"]
+            steps += [FIX] * (record.lapsed and self._rules.release)
+        finding = finding_of(
             rule,
             message,
             task,
@@ -485,18 +452,97 @@ class Facts:
             layer=record.layer,
             holder=lease.holder,
             evidence=tuple(filter(None, facts)),
-            next_steps=self._steps(rule, record),
+            next_steps=tuple(steps),
         )
+        if not record.lapsed:
+            return Case((finding,), LIVE)
+        ended, note = rfc3339(since), None
+        if lease.edge and rule not in _WHY:
+            note = f"was held by {lease.holder}, whose lease lapsed at {ended}"[:MAX_REASON]
+        retirement = Retirement(
+            resource=lease.resource,
+            reason=_WHY.get(rule, f"lapsed since {ended}"),
+            grants=(grant_of(lease),),
+            assigned=True,
+            note=note,
+        )
+        return Case((finding,), self.why_not([record], own=own), RetirePlan(retirement))
 
-    def _steps(self, rule: CheckRule, record: Record) -> tuple[str, ...]:
-        # One's own lease is ended; about another's one asks.
-        name, done = quote(record.lease.resource.text), rule is LEASE_ON_DONE
-        if same_person(record.lease.holder, self.caller):
-            verb = "claim" if rule is LEASE_WITHOUT_EDGE else "done" if done else "release"
-            return (f"gitlease {verb} {name}",)
-        ask = "it is done: do you still need its lease?" if done else "still on it?"
-        fix = (FIX,) if record.lapsed and self._rules.release else ()
-        return (f"gitlease show {name}", f"gitlease note {name} '{ask}'", *fix)
+
+# --- the five rules ------------------------------------------------------------------------------
+
+
+def stale_edges(facts: Facts) -> Iterator[Case]:
+    """Edges of whose person nothing was seen for ``stale.after``; and names that are nobody's."""
+    for edge in facts.edges:
+        written, _ = facts.last_change(edge.task, _spells(edge.name))
+        is_nobodys = not facts.lack and not facts.persons.emails(edge.name)
+        nobody = (facts.of_nobody(edge, written),) if is_nobodys else ()
+        # An edge that nobody committed yet is not left from anything.
+        if (
+            written
+            and any(map(_spells(edge.name), written.after))
+            and not facts.is_recent(written.at)
+        ):
+            records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
+            why_not = facts.why_not(
+                records, own=facts.persons.people.is_mine(edge.name, facts.caller)
+            )
+            plan = _unassign(edge, written, records, facts.persons)
+            yield Case((facts.of_edge(edge, written), *nobody), why_not, plan)
+        elif nobody:
+            yield Case(nobody)
+
+
+def leases_on_gone(facts: Facts) -> Iterator[Case]:
+    """Leases of tasks whose file was deleted."""
+    for record in facts.records:
+        if deleted := facts.deleted.get(record.lease.resource.key):
+            more = f"{printable(deleted.file)} was deleted in {deleted.commit[:SHORT]}"
+            more += f" by {deleted.by}"
+            yield facts.of_lease(rules.LEASE_ON_GONE, record, None, "whose task file is gone", more)
+
+
+def leases_on_done(facts: Facts) -> Iterator[Case]:
+    """Leases of tasks that are done."""
+    for record in facts.records:
+        task = facts.task_of(record)
+        if task is not None and facts.is_done(task):
+            yield facts.of_lease(rules.LEASE_ON_DONE, record, task, "which is done")
+
+
+def lapsed_leases(facts: Facts) -> Iterator[Case]:
+    """Lapsed leases of tasks that are neither done nor gone, and no longer assigned."""
+    for record in facts.records:
+        lease, task = record.lease, facts.task_of(record)
+        if not record.lapsed or lease.resource.key in facts.deleted:
+            continue
+        if task is not None and (facts.is_done(task) or facts.assigns(task, lease.holder)):
+            continue  # where the edge is still there, that is stale, once it is
+        if lease.edge and facts.is_recent(lease.expires_at):
+            continue  # it lapsed so lately that its edge may still be on its way here
+        more = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
+        yield facts.of_lease(rules.LAPSED_LEASE, record, task, "", more)
+
+
+def leases_without_edge(facts: Facts) -> Iterator[Case]:
+    """Live leases that no branch has the edge of."""
+    for task, record in facts.hidden:
+        means = facts.means(record.lease.holder)
+        version, sure = facts.last_change(task, means)
+        if sure and not facts.lack and (version is None or not any(map(means, version.after))):
+            but = f"but {printable(task.file)} does not name them"
+            more = "no branch known here has a commit that assigns it to them"
+            yield facts.of_lease(rules.LEASE_WITHOUT_EDGE, record, task, but, more)
+
+
+RULES_OF_STALENESS = (
+    stale_edges,
+    leases_on_gone,
+    leases_on_done,
+    lapsed_leases,
+    leases_without_edge,
+)
 
 
 def records_of(
@@ -515,7 +561,7 @@ def _spells(name: str) -> Callable[[str], bool]:
 
 
 def _of_problem(problem: TaskProblem) -> Finding:
-    rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
+    rule = rules.DUPLICATE_ID if problem.double else rules.BAD_TASK_FILE
     place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
     starts = problem.message.startswith(problem.file)
     return finding_of(
@@ -530,8 +576,8 @@ def _of_problem(problem: TaskProblem) -> Finding:
 
 def _order(finding: Finding) -> tuple[object, ...]:
     place = natural(finding.resource or "")
-    rules = (*STALE_RULES, NO_LEDGER)
-    return -finding.level.rank, rules.index(finding.rule), place, finding.scope or ""
+    rule = (*rules.STALE_RULES, rules.NO_LEDGER).index(finding.rule)
+    return -finding.level.rank, rule, place, finding.scope or ""
 
 
 # --- actions -------------------------------------------------------------------------------------
@@ -560,23 +606,6 @@ def _unassign(
     return RetirePlan(item, planned)
 
 
-def _drop(record: Record, rule: CheckRule) -> RetirePlan:
-    """The release of a lapsed lease."""
-    lease, ended = record.lease, rfc3339(record.lease.expires_at)
-    note = None
-    if lease.edge and rule not in _WHY:
-        note = f"was held by {lease.holder}, whose lease lapsed at {ended}"[:MAX_REASON]
-    return RetirePlan(
-        Retirement(
-            resource=lease.resource,
-            reason=_WHY.get(rule, f"lapsed since {ended}"),
-            grants=(grant_of(lease),),
-            assigned=True,
-            note=note,
-        )
-    )
-
-
 def _why_unfixed(answer: Answer) -> tuple[str, ...]:
     """Why findings stay after their release, and what to type; nothing if they are settled."""
     undone = next((w for w in answer.written if w.problem), None)
@@ -586,11 +615,6 @@ def _why_unfixed(answer: Answer) -> tuple[str, ...]:
     file, message = quote(undone.change.file), quote(undone.change.message)
     steps = (f"git commit -m {message} -- {file}",) if undone.changed else ()
     return _unwritten(undone), *steps
-
-
-def _not_fixed(finding: Finding, why: str, *steps: str) -> Finding:
-    evidence = (*finding.evidence, f"not fixed: {why}")
-    return replace(finding, evidence=evidence, next_steps=steps or finding.next_steps)
 
 
 def _unwritten(written: Written) -> str:

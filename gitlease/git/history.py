@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import LATEST, MS
-from gitlease.core.lease import same_person
 from gitlease.git.repository import (
     PATHS,
     Repository,
@@ -172,7 +171,10 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
     if repository.toplevel is None:
         return []
     if amend_of is None:
-        bases = ["HEAD", *_merging(repository)]
+        # Of a merge without conflicts git tells only the hooks that it starts, by variables.
+        lines = words_in(os.path.join(repository.git_dir, "MERGE_HEAD"), MAX_HEADS)
+        names = sorted(x.removeprefix(_MERGING) for x in os.environ if x.startswith(_MERGING))
+        bases = ["HEAD", *filter(is_id, lines or names)]
     else:
         bases = _parents(repository, amend_of) or [_EMPTY_TREE[repository.object_format]]
     if len(bases) == 1:
@@ -247,13 +249,6 @@ def _parents(repository: Repository, commit: str) -> list[str]:
     if ids[0] in repository.shallow():
         return ids[:1]  # its parents are not here, and not all of its files are its change
     return ids[1:]
-
-
-def _merging(repository: Repository) -> list[str]:
-    # Of a merge without conflicts git tells only the hooks that it starts, by variables.
-    lines = words_in(os.path.join(repository.git_dir, "MERGE_HEAD"), MAX_HEADS)
-    variables = [name.removeprefix(_MERGING) for name in os.environ if name.startswith(_MERGING)]
-    return [line for line in lines or sorted(variables) if is_id(line)]
 
 
 # --- the log ----------------------------------------------------------------------------------
@@ -359,10 +354,6 @@ class RangeCommit(NamedTuple):
     id: str
     people: tuple[str, ...]
     recorded: int
-
-    def is_only_by(self, holders: Sequence[str]) -> bool:
-        """Whether both its author and its committer are among these."""
-        return all(any(same_person(x, y) for y in holders) for x in self.people)
 
 
 def rev_range(

@@ -14,9 +14,10 @@ from itertools import islice
 
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import same_person
 from gitlease.core.work import Became, WorkRef
 from gitlease.git.files import notes_of
-from gitlease.git.history import RangeCommit, commit_ids, rev_range
+from gitlease.git.history import commit_ids, rev_range
 from gitlease.git.repository import (
     BRANCHES,
     Repository,
@@ -329,24 +330,30 @@ def outgoing(
     if shared is not None and "--remotes" not in known:
         known += [word for word in _refs_of(repository, shared) if word not in known]
     tips = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
-    listed = asked
     # One process for all: many tags may be of commits that the remote has already.
     if len(tips) <= 1 or rev_range(repository, tips, others=known, most=1, strict=True):
-        listed = [
-            _with_commits(repository, x, known) if x.kind in (UPDATE, NEW) else x for x in asked
-        ]
-    if not any(push.kind == UPDATE for push in listed):
-        return listed
+        for n, push in enumerate(asked):
+            if push.kind in (UPDATE, NEW):
+                # Commits that the remote has on any branch were judged when they were pushed: a
+                # merge of main brings them again.
+                commits, cut = _beyond(repository, push, [push.remote_oid], [], known)
+                asked[n] = replace(push, commits=commits, cut=cut)
     names = names_of(repository, remote)
+    if not any(push.kind == UPDATE for push in asked) or not (strict or shared in names):
+        return asked
     main = main_branches(repository, names)
-    if not strict and shared not in names:
-        return listed
-    return [
-        _with_landing(repository, x, main)
-        if x.kind == UPDATE and (strict or is_main(x.remote_ref, main))
-        else x
-        for x in listed
-    ]
+    for n, push in enumerate(asked):
+        if push.kind == UPDATE and (strict or is_main(push.remote_ref, main)):
+            # Those that are new to the target count, even if other branches have them; but not
+            # those of another main branch, which are merged everywhere.
+            target = push.remote_ref.removeprefix(HEADS)
+            tips = [oid for name, ids in main.items() if name != target for oid in ids]
+            kept, instead = [push.remote_oid, *tips], [*tips, *main.get(target, ())]
+            found, cut = _beyond(repository, push, kept, instead)
+            known_already = set(push.commits)
+            again = tuple(x for x in found if x not in known_already)
+            asked[n] = replace(push, again=again, cut=push.cut or cut)
+    return asked
 
 
 def announced(
@@ -424,38 +431,21 @@ def _refs_of(repository: Repository, remote: str) -> list[str]:
     return found
 
 
-def _with_commits(repository: Repository, push: Push, known: Sequence[str]) -> Push:
-    # Commits that the remote has on any branch were judged when they were pushed: a merge of main
-    # brings them again. Its present commit need not be here.
-    found = _beyond(repository, push, [push.remote_oid], [], known)
-    ids = tuple(commit.id for commit in found[:MAX_COMMITS])
-    return replace(push, commits=ids, cut=len(found) > MAX_COMMITS)
-
-
-def _with_landing(repository: Repository, push: Push, main: Mapping[str, Sequence[str]]) -> Push:
-    # The commits that are new to the target, even if other branches have them; but not those of
-    # another main branch, which are merged everywhere.
-    target = push.remote_ref.removeprefix("refs/heads/")
-    tips = [oid for name, ids in main.items() if name != target for oid in ids]
-    found = _beyond(repository, push, [push.remote_oid, *tips], [*tips, *main.get(target, ())])
-    known = set(push.commits)
-    again = tuple(x.id for x in found if x.id not in known)
-    return replace(push, again=again, cut=push.cut or len(found) > MAX_COMMITS)
-
-
 def _beyond(
     repository: Repository,
     push: Push,
     kept: Sequence[str],
     instead: Sequence[str],
     others: Sequence[str] = (),
-) -> list[RangeCommit]:
-    # ``instead`` counts if some of ``kept`` is not here.
+) -> tuple[tuple[str, ...], bool]:
+    # The commits of a push, and whether there are more. ``instead`` counts if some of ``kept``, as
+    # the remote's present commit, is not here.
     tips, most = [push.local_oid], MAX_COMMITS + 1
     try:
-        return rev_range(repository, tips, kept, others=others, most=most, strict=True)
+        found = rev_range(repository, tips, kept, others=others, most=most, strict=True)
     except Invalid:
-        return rev_range(repository, tips, instead, others=others, most=most, strict=True)
+        found = rev_range(repository, tips, instead, others=others, most=most, strict=True)
+    return tuple(commit.id for commit in found[:MAX_COMMITS]), len(found) > MAX_COMMITS
 
 
 def lost_commits(
@@ -483,7 +473,10 @@ def lost_commits(
     gone = rev_range(repository, dropped, kept, others=refs, most=most, strict=strict)
     found |= dict.fromkeys(commit.id for commit in gone)
     gone = rev_range(repository, others, kept, others=refs, most=most, strict=strict)
-    found |= dict.fromkeys(commit.id for commit in gone if not commit.is_only_by(holders))
+    foreign = (
+        x for x in gone if not all(any(same_person(y, z) for z in holders) for y in x.people)
+    )
+    found |= dict.fromkeys(commit.id for commit in foreign)
     return list(found)[:MAX_COMMITS], max(len(found), len(gone)) > MAX_COMMITS
 
 

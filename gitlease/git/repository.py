@@ -191,26 +191,22 @@ class Repository:
         urls = urls or own
         # git rewrites a URL for pushes only where the remote has no URL of its own for them.
         for_pushes = [self._rewritten(x, "insteadof") for x in own]
-        for_pushes = for_pushes or [x for url in urls if (x := self._pushed_instead(url))]
+        for_pushes = for_pushes or [
+            x for url in urls if (x := self._rewritten(url, "pushinsteadof", usual=""))
+        ]
         for_pushes = for_pushes or [self._rewritten(url, "insteadof") for url in urls]
         writes = tuple(dict.fromkeys(for_pushes))
         word = (own or urls)[0]
-        if {self._rewritten(word, "insteadof"), self._pushed_to(word)} != {writes[0]}:
+        if not (stable := self._leads_to(word) == {writes[0]}):
             word = writes[0]
-        return Ways(
-            word=word,
-            fetch=urls[0],
-            reads=self._rewritten(urls[0], "insteadof"),
-            writes=writes,
-            stable={self._rewritten(word, "insteadof"), self._pushed_to(word)} == {writes[0]},
-        )
+            stable = self._leads_to(word) == {word}
+        reads = self._rewritten(urls[0], "insteadof")
+        return Ways(word=word, fetch=urls[0], reads=reads, writes=writes, stable=stable)
 
-    def _pushed_to(self, url: str) -> str:
-        return self._pushed_instead(url) or self._rewritten(url, "insteadof")
-
-    def _pushed_instead(self, url: str) -> str | None:
-        found = self._rewritten(url, "pushinsteadof", usual="")
-        return found or None
+    def _leads_to(self, url: str) -> set[str]:
+        """Where git fetches and pushes by a URL."""
+        fetches = self._rewritten(url, "insteadof")
+        return {fetches, self._rewritten(url, "pushinsteadof", usual="") or fetches}
 
     def _rewritten(self, url: str, key: str, *, usual: str | None = None) -> str:
         """Return a URL as git rewrites it, by the longest rule; ``usual``, or itself, by none."""
@@ -270,7 +266,12 @@ def discover(start: str) -> Repository:
     if toplevel == git_dir:  # a hook of the server, with GIT_DIR=.
         toplevel, prefix = None, ""
     elif bare == "false" and inside == "true":
-        raise _inside(git_dir, toplevel)
+        if toplevel is None and os.path.basename(git_dir) == ".git":
+            toplevel = os.path.dirname(git_dir)
+        raise NotARepository(
+            f"this folder is inside git's own {git_dir}, not in a work tree",
+            hints=(f"cd {toplevel}",) if toplevel else (),
+        )
     parent, name = os.path.split(git_dir)
     config = _read_config(start)
     # As git, which takes the setting from the clone's own file alone.
@@ -301,15 +302,6 @@ def _read_config(start: str) -> GitConfig:
         origin = "" if kind == "command line" else place
         entries.append(ConfigEntry(key, value if equals else "true", scope, origin))
     return GitConfig(tuple(entries), read_at)
-
-
-def _inside(git_dir: str, toplevel: str | None) -> NotARepository:
-    if toplevel is None and os.path.basename(git_dir) == ".git":
-        toplevel = os.path.dirname(git_dir)
-    return NotARepository(
-        f"this folder is inside git's own {git_dir}, not in a work tree",
-        hints=(f"cd {toplevel}",) if toplevel else (),
-    )
 
 
 def _git_dir_that_is_gone(start: str) -> str | None:

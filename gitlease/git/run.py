@@ -500,17 +500,13 @@ def _read(words: Sequence[bytes]) -> CommitWords:
             cleanup = value if given else next(rest, b"")
         elif name == b"--no-amend":
             amend = False
-        elif (name in _LONG and not given) or (
-            word[:1] == b"-" != word[1:2] and _takes_next(word[1:])
-        ):
+        elif word[:1] == b"-" != word[1:2]:  # short options, of which the last may take a value
+            first = next((n for n, letter in enumerate(word) if n and letter in _SHORT), None)
+            if first == len(word) - 1:
+                next(rest, None)
+        elif name in _LONG and not given:
             next(rest, None)
     return CommitWords(amend, os.fsdecode(cleanup))
-
-
-def _takes_next(letters: bytes) -> bool:
-    """Whether the last of some short options takes the next word for its value."""
-    first = next((n for n, letter in enumerate(letters) if letter in _SHORT), None)
-    return first == len(letters) - 1
 
 
 # --- the clocks of this machine ------------------------------------------------------------------
@@ -524,7 +520,12 @@ class SystemClock:
     """
 
     def __init__(self) -> None:
-        self._boot_id = _boot_id()
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                self._boot_id = file.read().strip()
+        except OSError:  # the kernel has no id of it, so when it booted stands for it
+            started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+            self._boot_id = f"booted-{int(started) // 60}"
         self._which = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now(self) -> Instant:
@@ -548,16 +549,6 @@ class WokenClock(SystemClock):
     def sleep(self, seconds: float) -> None:
         if self._woken.wait(max(0.0, seconds)):
             raise InterruptedError("the wait was ended")
-
-
-def _boot_id() -> str:
-    """What tells one boot from another: the kernel's own id, else when it booted, by the clocks."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
-        return f"booted-{int(started) // 60}"
 
 
 # --- what goes on in the background -----------------------------------------------------------

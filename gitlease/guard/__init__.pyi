@@ -22,9 +22,7 @@ from gitlease.guard.notes import CarriedLeases as CarriedLeases
 from gitlease.guard.notes import NotedInbox as NotedInbox
 from gitlease.guard.notes import Origin as Origin
 from gitlease.guard.notes import drop_idle_marker as drop_idle_marker
-from gitlease.guard.notes import find_common_dir as find_common_dir
 from gitlease.guard.notes import has_traces as has_traces
-from gitlease.guard.notes import is_due as is_due
 from gitlease.guard.notes import origin_of as origin_of
 from gitlease.guard.notes import start_detached as start_detached
 from gitlease.guard.notes import write_idle_marker as write_idle_marker

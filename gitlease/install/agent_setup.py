@@ -18,7 +18,7 @@ from typing import Any
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import load_json, make_folders, read_regular
+from gitlease.git.files import load_json, make_folders, read_regular, strings_in
 from gitlease.git.repository import Repository, ask, discover
 from gitlease.install.hook_places import rewrite_file
 from gitlease.settings.identity import AGENTS, Agent
@@ -332,9 +332,9 @@ def distrust(
     start = os.path.join(root, agent.folder, "settings")
     data = [load_json(f"{start}{end}", MAX_BYTES) for end in (".json", ".local.json")]
     data.append(_member(load_json(own.file, MOST_OF_SERVERS), "projects", root))
-    chosen = [NAME in _strings(_member(x, "enabledMcpjsonServers")) for x in data]
+    chosen = [NAME in strings_in(_member(x, "enabledMcpjsonServers")) for x in data]
     chosen += [_member(x, "enableAllProjectMcpServers") is True for x in data]
-    refused = any(NAME in _strings(_member(x, "disabledMcpjsonServers")) for x in data)
+    refused = any(NAME in strings_in(_member(x, "disabledMcpjsonServers")) for x in data)
     return True, why if servers and (refused or not any(chosen)) else ""
 
 
@@ -564,14 +564,12 @@ def _read_servers(agent: Agent, place: AgentFile) -> tuple[bytes | None, dict[st
 
 def _read_entry(entry: Any) -> Registered:
     entry = entry if isinstance(entry, dict) else {}
-    command = tuple(_strings([entry.get("command"), *_strings(entry.get("args"))]))
+    command = tuple(strings_in([entry.get("command"), *strings_in(entry.get("args"))]))
     program = os.path.basename(command[0]) if command else ""
     ours = program in ("gitlease", "git-lease") and "mcp" in command[1:]
-    return Registered(command=command, passed_on=tuple(_strings(entry.get("env_vars"))), ours=ours)
-
-
-def _strings(values: Any) -> list[str]:
-    return [x for x in values if isinstance(x, str)] if isinstance(values, list) else []
+    return Registered(
+        command=command, passed_on=tuple(strings_in(entry.get("env_vars"))), ours=ours
+    )
 
 
 def _without_ours(agent: Agent, data: dict[str, Any]) -> dict[str, Any]:

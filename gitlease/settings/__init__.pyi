@@ -3,8 +3,6 @@ from gitlease.settings.identity import MCP_EDITS as MCP_EDITS
 from gitlease.settings.identity import Identity as Identity
 from gitlease.settings.identity import continued as continued
 from gitlease.settings.identity import resolve_identity as resolve_identity
-from gitlease.settings.parse import SCHEMA as SCHEMA
-from gitlease.settings.parse import parse_settings as parse_settings
 from gitlease.settings.schema import FALSE as FALSE
 from gitlease.settings.schema import FIELDS as FIELDS
 from gitlease.settings.schema import FILE as FILE
@@ -34,6 +32,8 @@ from gitlease.settings.sources import read_settings_file as read_settings_file
 from gitlease.settings.sources import recorded_id as recorded_id
 from gitlease.settings.sources import resolve_remote as resolve_remote
 from gitlease.settings.sources import set_config as set_config
+from gitlease.settings.text import SCHEMA as SCHEMA
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings
+from gitlease.settings.text import parse_settings as parse_settings
 from gitlease.settings.text import settings_yaml as settings_yaml
 from gitlease.settings.text import suggest_settings as suggest_settings

@@ -44,7 +44,7 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
             return {
                 name: Found(value, str(source)) for name, (value, source) in kept["found"].items()
             }
-    from gitlease.settings.parse import parse_settings  # slow, and needed only after a change
+    from gitlease.settings.text import parse_settings  # slow, and needed only after a change
 
     found = parse_settings(data)
     with contextlib.suppress(OSError):
@@ -405,7 +405,7 @@ def _id_in(data: bytes) -> str | None:
         return found[1].decode()
     if len(data) > MAX_FILE or not (b"ledger" in data or b"\\" in data):
         return None
-    from gitlease.settings.parse import parse_settings
+    from gitlease.settings.text import parse_settings
 
     try:
         setting = parse_settings(data).get(schema.LEDGER)

@@ -28,13 +28,13 @@ from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import TIMEOUT, Repository, ask
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
-from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
 from gitlease.settings.sources import Tasks
 from gitlease.settings.text import (
     SuggestedSettings,
     backlog_numbers,
     letters,
+    parse_settings,
     settings_yaml,
     statuses_of,
     suggest_settings,

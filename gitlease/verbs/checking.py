@@ -106,7 +106,7 @@ def check_verb(
             local = [f"{x[:10]} is only in this clone: push it" for x in [claims.commit] if x]
             warnings = _once(claims.warnings, local)
             prefix = found.prefix
-            found = replace(claims, prefix=prefix, _actions=(), _stays={}, warnings=warnings)
+            found = replace(claims, prefix=prefix, _cases=(), warnings=warnings)
         if opened and chosen and not alone:
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
             found = replace(

@@ -17,7 +17,6 @@ from gitlease.check.commits import (
     Ranges,
     is_ci,
     read_context,
-    surroundings,
 )
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
@@ -29,9 +28,9 @@ from gitlease.git.history import commit_ids
 from gitlease.git.repository import GitFailed, Repository, discover, is_id, without_secrets
 from gitlease.git.run import SystemClock
 from gitlease.guard.commits import CommitReader
-from gitlease.settings.parse import committed_settings
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import Settings, load_settings, remotes_of_work
+from gitlease.settings.text import committed_settings
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
@@ -61,7 +60,8 @@ class CheckContext:
         clock: Clock | None = None,
         time_limit: float = TIME_LIMIT,
     ) -> None:
-        self._environ, self._clock = surroundings(environ), clock or SystemClock()
+        self._environ = os.environ if environ is None else environ
+        self._clock = clock or SystemClock()
         self._flags, self._local, self._limit = (
             {"remote": remote, "layer": layer},
             local,

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from core.values import JO, KIM, NOON, TTL, lease, moment
 from support.snapshots import check_words
 from support.tasks import task
+from support.told_history import Told
 
 from gitlease.check import (
     Deleted,
     Facts,
     StaleRules,
+    TaskHistory,
     Version,
+    lapsed_leases,
+    leases_on_done,
+    leases_on_gone,
+    leases_without_edge,
     records_of,
+    stale_edges,
 )
 from gitlease.core import (
     DEFAULT_POLICY,
@@ -77,37 +84,30 @@ def facts(
     events: Sequence[Event] = (),
     broken: Iterable[str] = (),
     required: bool = True,
+    written: Version | None = None,
+    deleted: dict[str, Deleted] | None = None,
     **rules: Any,
 ) -> Facts:
     records = list(records_of(leases, "global", DEFAULT_POLICY, moment(days * DAY)))
     problems = tuple(TaskProblem(f"tasks/{x}.md", "odd", frozenset({x})) for x in broken)
-    return Facts(
+    facts = Facts(
         TaskList(tuple(tasks), problems),
         records,
         events,
         persons=who or persons(),
         rules=StaleRules(**rules),
         required=required,
+        layer="global",
         caller=caller,
         now=when(days),
     )
-
-
-def test_the_mailmap_makes_one_person_of_several_addresses() -> None:
-    who = persons(mailmap={KIM_HOME: KIM_AT_WORK, KIM_AT_WORK: KIM_AT_WORK})
-    assert set(who.emails(KIM_AT_WORK)) == {KIM_AT_WORK, KIM_HOME}
-    assert who.stands_for(KIM_AT_WORK, KIM_HOME)
-    assert who.stands_for(KIM_HOME.upper(), KIM_AT_WORK)
-    assert not who.stands_for(KIM_AT_WORK, KIM.holder)
-    mapped = persons(mailmap={KIM_HOME: KIM_AT_WORK}, names={KIM_HOME: "@kim"})
-    assert mapped.stands_for("@kim", KIM_AT_WORK)
-    by_host = "12345+kim@users.noreply.github.com"
-    assert persons(KIM.holder, mailmap={by_host: by_host}).stands_for("@kim", by_host)
+    facts.read_commits(cast("TaskHistory", Told(written=written, gone=deleted or {})), cached=True)
+    return facts
 
 
 def edges(*leases: Lease, days: float = 30, **more: Any) -> list[tuple[Task, str]]:
     """The edges of which the ledger has seen nothing for so long."""
-    return [(x.task, x.name) for x in facts(*leases, days=days, **more).doubtful_edges()]
+    return [(x.task, x.name) for x in facts(*leases, days=days, **more).edges]
 
 
 def test_an_edge_with_a_live_lease_is_none_of_them() -> None:
@@ -133,9 +133,8 @@ def test_what_is_done_or_exempt_has_no_open_edge() -> None:
 
 def since(*leases: Lease, days: float, written: Version = WRITTEN, **more: Any) -> list[float]:
     """Since how many days after noon the edge is stale; none where it is not."""
-    on = facts(*leases, days=days, **more)
-    stale = [x for x in on.doubtful_edges() if on.is_stale(x, written)]
-    times = [on.of_edge(edge, written).since for edge in stale]
+    each = stale_edges(facts(*leases, days=days, written=written, **more))
+    times = [case.findings[0].since for case in each if case.plan]
     return [(at.timestamp() - NOON / MS) / DAY for at in times if at is not None]
 
 
@@ -167,9 +166,9 @@ def test_it_counts_from_the_end_of_their_last_lease() -> None:
 # --- leases -------------------------------------------------------------------------------------
 
 
-def found(on: Facts, *, deleted: dict[str, Deleted] | None = None) -> list[Finding]:
-    each = (on.of_lease(x, (deleted or {}).get(x.lease.resource.key)) for x in on.records)
-    return [finding for finding in each if finding is not None]
+def found(on: Facts) -> list[Finding]:
+    rules = (leases_on_gone, leases_on_done, lapsed_leases)
+    return [finding for rule in rules for case in rule(on) for finding in case.findings]
 
 
 def rules_of(findings: Iterable[Finding]) -> list[str]:
@@ -219,26 +218,23 @@ def test_a_lease_on_a_task_that_is_done() -> None:
 def test_a_lease_on_a_task_whose_file_was_deleted() -> None:
     kims = lease(holder=KIM, resource="F009", edge=True)
     gone = {"f009": Deleted("tasks/F009.md", "c0ffeec0ffee", JO.holder)}
-    on = facts(kims, days=0)
-    assert on.missing_names() == {"f009"}
-    (finding,) = found(on, deleted=gone)
+    (finding,) = found(facts(kims, days=0, deleted=gone))
     assert finding.rule.id == "lease-on-gone"
     check_words(finding.evidence[0])
-    assert found(on) == []  # it may be on a branch that is not merged
+    assert found(facts(kims, days=0)) == []  # it may be on a branch that is not merged
     name = replace(kims, edge=False)
-    assert facts(name).missing_names() == frozenset()  # it never was a task
-    assert facts(kims, required=False).missing_names() == frozenset()
-    assert facts(kims, broken={"f009"}).missing_names() == frozenset()
+    assert found(facts(name, days=0, deleted=gone)) == []  # it never was a task
+    assert found(facts(kims, days=0, deleted=gone, required=False)) == []
+    assert found(facts(kims, days=0, deleted=gone, broken={"f009"})) == []
 
 
 def test_a_live_lease_whose_holder_no_file_names() -> None:
     nobodys = replace(F001, assigned=())
     kims = lease(holder=KIM)
-    assert facts(kims, tasks=[nobodys], days=0).hidden_leases() == []  # it may be on its way
+    assert facts(kims, tasks=[nobodys], days=0).hidden == []  # it may be on its way
     on = facts(kims, tasks=[nobodys], days=0.001, grace=0)
-    ((where, record),) = on.hidden_leases()
-    finding = on.without_edge(where, record)
+    ((finding,),) = (case.findings for case in leases_without_edge(on))
     assert finding.rule.id == "lease-without-edge"
     check_words(finding.message)
     assert found(on) == []
-    assert facts(kims, days=0.001, grace=0).hidden_leases() == []
+    assert facts(kims, days=0.001, grace=0).hidden == []

@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 from core.values import F001, JO, KIM
-from support.clock import ManualClock
 from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words
 from support.tasks import Killed, task
+from support.told_history import Told
 
-from gitlease.check import Deleted, Lack, Past, StaleRules, StaleService, TaskHistory, Version
-from gitlease.core import Actor, Denied, Finding, People, Progress, Task, parse_resource
+from gitlease.check import Lack, StaleRules, StaleService, TaskHistory
+from gitlease.core import Actor, Denied, Finding, People, Progress, parse_resource
 from gitlease.engine import ClaimOptions, TaskProblem
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")
 DAY = 86_400
-BEGINNING = ManualClock().wall_ms
-
-
-@dataclass
-class Told:
-    """What commits are said to tell: every edge was written at the beginning, and that was all."""
-
-    missing: Lack | None = None
-    absent: tuple[str, ...] = ()
-    asked: list[str] = field(default_factory=list)
-
-    def authors(self) -> Mapping[str, str]:
-        return {email: email for email in (JO.holder, KIM.holder)}
-
-    def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
-        return {email: email for email in emails}
-
-    def pasts(self, asked: Sequence[tuple[Task, str]]) -> Mapping[str, Past]:
-        self.asked += [task.file for task, _ in asked]
-        return {task.file: self._past(task.assigned) for task, _ in asked}
-
-    def lack(self, *, cached: bool, branches: bool) -> Lack | None:
-        self.asked += ["branches"] * branches
-        return self.missing if branches else None
-
-    def partial(self) -> Lack | None:
-        return None
-
-    def left_out(self) -> Sequence[str]:
-        return self.absent
-
-    def _past(self, names: tuple[str, ...]) -> Past:
-        written = Version("c0ffee", BEGINNING, KIM.holder, (), names)
-        return Past((written,))
-
-    def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
-        return {}
 
 
 class World(MemoryWorld):
@@ -175,7 +137,6 @@ def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
     check_words([f"{f.rule.id} {f.resource}" for f in found.findings])
     (said,) = found.unread
     check_words(said)
-    check_words(said)
     world.told.absent = ()
     assert "lapsed-lease F001" in rules_of(world)
 
@@ -207,7 +168,7 @@ def test_a_push_and_a_commit_release_each_and_those_concerned_are_told(world: Wo
     told = world.of(KIM).read().warnings
     check_words(told)
     again = world.stale(JO).find()
-    assert (again.findings, again._actions, stale.fix(again).leases) == ((), (), ())
+    assert (again.findings, again._cases, stale.fix(again).leases) == ((), (), ())
     (note,) = world.of(LEE).claim([F001]).notes
     check_words(note.text)
 

@@ -22,7 +22,7 @@ from support.repos import git, real_clone
 from support.snapshots import check_words
 from support.terminals import played
 
-from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, CheckResult, formats
+from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, CheckResult, rules
 from gitlease.core import Finding, Level, moment_of
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -76,12 +76,12 @@ WILD = CheckResult(
 
 
 def test_annotations_are_as_github_reads_them() -> None:
-    assert formats.as_github(REPORT) == GOLDEN.read_text(encoding="utf-8")
+    assert rules.as_github(REPORT) == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
     some = CheckResult(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
-    lines = formats.as_github(some).splitlines()
+    lines = rules.as_github(some).splitlines()
     assert [sum(x.startswith(f"::{kind} ") for x in lines) for kind in ("error", "warning")] == [
         10,
         10,
@@ -90,31 +90,31 @@ def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
 
 
 def test_no_text_of_others_becomes_a_command() -> None:
-    for line in formats.as_github(WILD).splitlines():
+    for line in rules.as_github(WILD).splitlines():
         assert "##[" not in line
         if line.lstrip().startswith("::"):
             assert re.match(r"::(?:error|warning) (?:file|title)=", line)
             assert not set("\x1b\x00\u202e") & set(line)
-    assert formats.github_failure("x\n::error::y").count("\n") == 1
-    assert formats.tame("::error::x") == "- ::error::x"
+    assert rules.github_failure("x\n::error::y").count("\n") == 1
+    assert rules.tame("::error::x") == "- ::error::x"
 
 
 def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
-    shown = formats.as_summary(REPORT)
+    shown = rules.as_summary(REPORT)
     check_words(shown)
     assert "<code>tasks/F001.md:5</code>" in shown.replace("&#58;", ":").replace("&#95;", "_")
-    wild = formats.as_summary(WILD)
+    wild = rules.as_summary(WILD)
     assert "<b>" not in wild
     assert "@jo" not in wild
     assert "`c`" not in wild
     for row in wild.splitlines():
         if row.startswith("| "):
             assert row.count("|") == 5, row
-    check_words(formats.as_summary(CLEAN))
+    check_words(rules.as_summary(CLEAN))
 
 
 def test_junit_is_what_its_readers_expect() -> None:
-    root = ElementTree.fromstring(formats.as_junit(REPORT, fail_on="error").encode())
+    root = ElementTree.fromstring(rules.as_junit(REPORT, fail_on="error").encode())
     assert root.tag == "testsuites"
     (suite,) = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
@@ -126,14 +126,14 @@ def test_junit_is_what_its_readers_expect() -> None:
     assert failure.get("message") == PLAIN.message
     check_words(failure.text or "")
     for fail_on, count in (("warning", "3"), ("never", "0")):
-        again = ElementTree.fromstring(formats.as_junit(REPORT, fail_on=fail_on).encode())
+        again = ElementTree.fromstring(rules.as_junit(REPORT, fail_on=fail_on).encode())
         assert again.get("failures") == count
-    clean = ElementTree.fromstring(formats.as_junit(CLEAN, fail_on="error").encode())
+    clean = ElementTree.fromstring(rules.as_junit(CLEAN, fail_on="error").encode())
     check_words([case.get("name") for case in clean.iter("testcase")])
 
 
 def test_junit_is_well_formed_whatever_stands_in_it() -> None:
-    root = ElementTree.fromstring(formats.as_junit(WILD, fail_on="error").encode())
+    root = ElementTree.fromstring(rules.as_junit(WILD, fail_on="error").encode())
     assert len(list(root.iter("failure"))) == 2
     assert "]]>" in "".join(root.itertext())
 
@@ -142,17 +142,17 @@ def test_junit_is_well_formed_whatever_stands_in_it() -> None:
 def test_sarif_passes_its_published_schema(report: CheckResult) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     checker = jsonschema.Draft4Validator.FORMAT_CHECKER
-    told = formats.as_sarif(report, version="1")
+    told = rules.as_sarif(report, version="1")
     jsonschema.Draft4Validator(schema, format_checker=checker).validate(json.loads(told))
     assert told.isascii()
 
 
 def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
-    (run,) = json.loads(formats.as_sarif(REPORT, version="1"))["runs"]
-    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert rules == [rule.id for rule in RULES]
+    (run,) = json.loads(rules.as_sarif(REPORT, version="1"))["runs"]
+    ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert ids == [rule.id for rule in RULES]
     later, plain, bare = run["results"]
-    assert rules[plain["ruleIndex"]] == plain["ruleId"] == "held-then"
+    assert ids[plain["ruleIndex"]] == plain["ruleId"] == "held-then"
     assert (plain["level"], later["level"]) == ("error", "warning")
     where = plain["locations"][0]["physicalLocation"]
     assert where["artifactLocation"]["uri"] == "tasks/F001.md"
@@ -161,7 +161,7 @@ def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
     assert uri == "src/a%20b%2Cc%3Ad%25.py"
     assert "locations" not in bare
     moved = replace(REPORT, findings=(replace(PLAIN, line=9, message="in other words"),))
-    (again,) = json.loads(formats.as_sarif(moved, version="1"))["runs"][0]["results"]
+    (again,) = json.loads(rules.as_sarif(moved, version="1"))["runs"][0]["results"]
     assert again["partialFingerprints"] == plain["partialFingerprints"]
     assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"] == "w%1"
 
@@ -264,11 +264,11 @@ def test_in_github_actions_it_annotates_and_adds_to_the_summary(seat: Seat, tmp_
 
 def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
     report = CheckResult(commits=1, shown="a..b", unread=("x%1 cannot be read",))
-    check_words(formats.as_summary(report))
-    check_words(formats.as_text(report))
-    check_words(formats.as_github(report))
-    assert 'errors="1"' in formats.as_junit(report, fail_on="never")
-    (run,) = json.loads(formats.as_sarif(report, version="1"))["runs"]
+    check_words(rules.as_summary(report))
+    check_words(rules.as_text(report))
+    check_words(rules.as_github(report))
+    assert 'errors="1"' in rules.as_junit(report, fail_on="never")
+    (run,) = json.loads(rules.as_sarif(report, version="1"))["runs"]
     assert run["invocations"][0]["executionSuccessful"] is False
 
 

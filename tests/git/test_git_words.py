@@ -140,14 +140,6 @@ def test_without_proc_the_list_of_processes_tells(asking: Asking) -> None:
 # --- where there is nothing to see ----------------------------------------------------------------
 
 
-def test_a_process_that_is_gone_tells_nothing() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        pass
-    assert commit_words(gone.pid) is None
-    for pid in (0, 1, -1, 2**31 - 1):
-        assert commit_words(pid) is None
-
-
 def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "_has_proc", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -162,8 +154,3 @@ def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_
         ps.write_text(f"#!/bin/sh\n{text}\n")
         ps.chmod(0o755)
         assert commit_words(7) is None
-
-
-def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
-    assert commit_words(7) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -149,34 +148,6 @@ def test_repository_of_somebody_else(repo: Path, monkeypatch: pytest.MonkeyPatch
     error = refusal(repo)
     assert isinstance(error, Invalid)
     assert error.hints == (f"git config --global --add safe.directory {repo}",)
-
-
-def test_what_git_cannot_read(repo: Path, tmp_path: Path) -> None:
-    (repo / ".git" / "config").write_text("[core\n")
-    git(tmp_path, "init", "-q", str(tmp_path / "a\nb"))
-    for place in (repo, tmp_path / "a\nb"):
-        assert isinstance(refusal(place), Invalid)
-
-
-def test_git_that_does_not_answer(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silent = tmp_path / "bin" / "git"
-    silent.parent.mkdir()
-    silent.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
-    silent.chmod(0o755)
-    monkeypatch.setenv("PATH", str(silent.parent), prepend=os.pathsep)
-    monkeypatch.setattr(repository, "TIMEOUT", 0.05)
-    assert isinstance(refusal(repo), Invalid)
-
-
-def test_git_too_old_to_know_the_question(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = tuple(
-        q.replace("--show-object-format", "--is-shallow-x") for q in repository._QUESTIONS
-    )
-    monkeypatch.setattr(repository, "_QUESTIONS", asked)
-    error = refusal(repo)
-    assert "2.31" in error.hints[0]
 
 
 # Branches

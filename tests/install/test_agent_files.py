@@ -6,17 +6,15 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.repos import assert_untouched, git, make_repository, snapshot
+from support.repos import assert_untouched, make_repository, snapshot
 from support.snapshots import check_words, raises
 
 from gitlease.core import Invalid
 from gitlease.git import discover
-from gitlease.guard import find_common_dir, is_due
 from gitlease.guard import start_detached as start
 from gitlease.install import (
     AGENTS_MD,
@@ -265,26 +263,6 @@ def test_a_hook_speaks_as_the_session_of_its_host(
         discover(str(repo)), environ=environ, host=host, session_id=number, agent_id=agent
     )
     assert (found.own, set(found.family)) == (own, family)
-
-
-def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[Path]]) -> None:
-    (repo / "a" / "b").mkdir(parents=True)
-    assert find_common_dir(str(repo / "a" / "b")) == str(repo / ".git")
-    git(repo, "commit", "-q", "--allow-empty", "-m", "one", env={"GIT_AUTHOR_NAME": "a"})
-    git(repo, "worktree", "add", "-q", str(repo.parent / "linked"))
-    assert find_common_dir(str(repo.parent / "linked")) == str(repo / ".git")
-    (repo.parent / "odd").mkdir()
-    (repo.parent / "odd" / ".git").write_text("nonsense")
-    assert find_common_dir(str(repo.parent / "odd")) is None
-
-
-def test_what_was_just_started_is_not_due(tmp_path: Path) -> None:
-    here = str(tmp_path)
-    assert is_due(here, "one", every=60, now=1_000.0)
-    assert not is_due(here, "one", every=60, now=1_059.0)
-    assert is_due(here, "two", every=60, now=1_059.0)
-    assert is_due(here, "one", every=60, now=1_060.0)
-    assert is_due(here, "one", every=60, now=500.0)  # a clock that was set back
 
 
 def test_work_in_the_background_outlives_its_starter_and_has_no_streams(

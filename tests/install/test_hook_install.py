@@ -484,16 +484,6 @@ def test_status_proves_that_hooks_fire(
     assert repo.calls() == []
 
 
-def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_in(repo)
-    (repo.hooks / "pre-commit").chmod(0o644)
-    (repo.hooks / "pre-push").unlink()
-    early = repo.hooks / "post-merge"
-    early.write_bytes(early.read_bytes().replace(b"\n", b"\nexit 0\n", 1))
-    told = {k: s.problem for k, s in states(repo, monkeypatch).items() if not s.live}
-    check_words(told)
-
-
 def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
     import yaml
 

@@ -46,15 +46,6 @@ def test_holder_is_the_email_of_git(repo: Path, monkeypatch: pytest.MonkeyPatch)
     assert ((found.actor.host or "").partition(":")[0], found.actor.branch) == ("laptop", "main")
 
 
-def test_conditional_include_names_the_holder(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, wide = repo.parent / "work", repo.parent / "wide"
-    work.write_text("[user]\n\temail = jo@work.example\n")
-    wide.write_text(f'[includeIf "gitdir:{repo.parent}/"]\n\tpath = {work}\n')
-    git(repo, "config", "--unset", "user.email")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(wide))
-    assert resolve(repo).actor.holder == "jo@work.example"
-
-
 def test_an_email_that_no_record_can_keep_is_refused(repo: Path) -> None:
     for email in ("x" * 254, "jö@例え.jp", "no-at-sign"):
         git(repo, "config", "user.email", f" {email} ")
@@ -144,11 +135,6 @@ def test_no_session_is_the_person_speaking(repo: Path, tmp_path: Path) -> None:
         found = resolve(tmp_path / "side", environ, flag, no_session=True)
         assert (found.actor.session, found.session_source) == (None, "flag --no-session")
         assert found.actor.session_explicit is False
-
-
-def test_both_flags(repo: Path) -> None:
-    with raises(UsageError):
-        resolve(repo, flag="a", no_session=True)
 
 
 @pytest.mark.parametrize("session", ["a\x07b", "x" * 129, "  "])

@@ -112,7 +112,7 @@ def test_a_lease_whose_branch_is_missing_here_is_no_finding(story: Story, tmp_pa
         found = story.find(clone)
     assert (said["fetches"], said["pushes"]) == (2, 0)
     assert_untouched(before, snapshot(clone))
-    assert (found.findings, found._actions, bool(found.unread)) == ((), (), True)
+    assert (found.findings, found._cases, bool(found.unread)) == ((), (), True)
     every = "+refs/heads/*:refs/remotes/origin/*"
     git(clone, "fetch", "-q", "origin", every, env=story.env())
     found = story.find(clone)

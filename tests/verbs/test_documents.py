@@ -12,6 +12,7 @@ import click
 import pytest
 
 import gitlease
+from gitlease.check import RULES, STALE_RULES
 from gitlease.core import LeaseState, Progress
 from gitlease.faces.cli import MODULES, application, shared_options
 from gitlease.faces.http import ROUTES
@@ -133,6 +134,17 @@ def library(page: str) -> str:
     return with_rows(page, "| method | verb | returns | on a connection |", rows)
 
 
+def ci(page: str) -> str:
+    """The rules of the check."""
+    for heading, rules in (
+        ("| rule | level | finds that |", [x for x in RULES if x not in STALE_RULES]),
+        ("| rule of `--stale` | level | finds that |", STALE_RULES),
+    ):
+        rows = [f"| `{x.id}` | {x.level.value} | {x.meaning} |" for x in rules]
+        page = with_rows(page, heading, rows)
+    return page
+
+
 def gateway(page: str) -> str:
     """The fields of every request."""
     rows = [
@@ -183,6 +195,7 @@ def laid_out(value: Any, indent: str = "") -> str:
 PAGES: dict[str, Callable[[str], str]] = {
     "commands.md": commands,
     "library.md": library,
+    "ci.md": ci,
     "gateway.md": gateway,
     "answers.schema.json": answers,
 }

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from gitlease import __version__
-from gitlease.check import formats
+from gitlease.check import rules
 from gitlease.check.commits import read_context
 from gitlease.check.rules import LIMITS, CheckResult
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
@@ -51,14 +51,14 @@ def _check(
             )
         call.ask = _ask
     ci = read_context()
-    usual = "json" if call.json else "github" if ci.in_github else "text"
+    usual = "json" if call.json else "github" if ci.provider == "github" else "text"
     console = usual if target is not None else form or usual
     try:
         result = result_of(declared, call, given)
     except GitleaseError as error:
         if console == "github":
-            sys.stdout.write(formats.github_failure(error.message, error.hints))
-            _append(ci.summary, formats.summary_failure(error.message, error.hints))
+            sys.stdout.write(rules.github_failure(error.message, error.hints))
+            _append(ci.summary, rules.summary_failure(error.message, error.hints))
         raise
     found: CheckResult = result.value
     text = f"{found.checked}: {found.outcome}"
@@ -72,12 +72,12 @@ def _check(
             os.path.join(call.directory, target), _rendered(call, result, form or usual, fail_on)
         )
     if console == "text":
-        lines = formats.as_text(found).splitlines()
+        lines = rules.as_text(found).splitlines()
         show = [Whole(line) if line.startswith(NEXT) else line for line in lines]
         return call.respond(replace(result, lines=lambda: show))
     if console == "github":
-        _append(ci.summary, formats.as_summary(found))
-        result = replace(result, warnings=[formats.tame(x) for x in found.warnings])
+        _append(ci.summary, rules.as_summary(found))
+        result = replace(result, warnings=[rules.tame(x) for x in found.warnings])
     if console != "json":
         sys.stdout.write(_rendered(call, result, console, fail_on))
     return call.respond(result)
@@ -93,13 +93,13 @@ def _rendered(call: Call, result: Result, form: str, fail_on: str) -> str:
     """Return the result as the text of a file."""
     found: CheckResult = result.value
     if form == "github":
-        return formats.as_github(found)
+        return rules.as_github(found)
     if form == "junit":
-        return formats.as_junit(found, fail_on=fail_on)
+        return rules.as_junit(found, fail_on=fail_on)
     if form == "sarif":
-        return formats.as_sarif(found, version=__version__)
+        return rules.as_sarif(found, version=__version__)
     if form == "text":
-        return formats.as_text(found)
+        return rules.as_text(found)
     body, warnings = dict(result.body), list(found.warnings)
     if result.failure is None:
         document = wire.success(call.command or "", body=body, warnings=warnings)
