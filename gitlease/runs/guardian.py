@@ -83,13 +83,13 @@ class Guardian:
         self._grace = grace
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
-        self._until: int | None = None
+        self._known, self._until = b"", 0
 
-    def start(self, patience: float = PATIENCE, *known: str) -> None:
-        """Start it with the last line ``known`` to another. GuardianFailed if it is not heard."""
+    def start(self, patience: float = PATIENCE) -> None:
+        """Start it, in place of one that is gone. Raises GuardianFailed if it is not heard."""
         self.close()
         ours, theirs = socket.socketpair()
-        words = ("-m", "gitlease.runs.guardian", f"{theirs.fileno()}", f"{self._grace}", *known)
+        words = ("-m", "gitlease.runs.guardian", f"{theirs.fileno()}", f"{self._grace}")
         try:
             self._process = detach([sys.executable, "-P", *words], pass_fds=(theirs.fileno(),))
         except (OSError, ValueError) as error:
@@ -97,8 +97,9 @@ class Guardian:
             raise GuardianFailed(str(error)) from error
         finally:
             theirs.close()
-        self._line, self._until = ours, None
+        self._line = ours
         ours.settimeout(patience)
+        self._send(self._known)  # first: this process may be killed before it hears an answer
         try:
             ready = ours.recv(64).startswith(READY)
         except OSError:
@@ -123,19 +124,21 @@ class Guardian:
 
     def watch(self, group: ProcessGroup, boot_ms: int) -> None:
         """Send it the group to guard, and until when that may live, unless it knows."""
-        if self._until is None or abs(boot_ms - self._until) > SAME:
-            self._until = boot_ms
-            self._send(line_of(group, boot_ms).encode())
+        if abs(boot_ms - self._until) > SAME:
+            spared = ",".join(map(str, group.spared)) or "-"
+            line = f"{group.number} {boot_ms} {spared} {group.started}\n"
+            self._known, self._until = line.encode(), boot_ms
+            self._send(self._known)
 
     def _send(self, line: bytes) -> None:
         if self._line is not None:
             with contextlib.suppress(OSError):
-                self._line.sendall(line + b"\n")
+                self._line.sendall(line)
 
     def close(self, *, goodbye: bool = True) -> None:
         """Let it go, and wait until it is gone; without a goodbye it ends the group before."""
         if goodbye:
-            self._send(DONE)
+            self._send(DONE + b"\n")
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -151,12 +154,6 @@ class Guardian:
             self._process = None
 
 
-def line_of(group: ProcessGroup, boot_ms: int) -> str:
-    """The line with the group to guard, and until when."""
-    spared = ",".join(map(str, group.spared)) or "-"
-    return f"{group.number} {boot_ms} {spared} {group.started}"
-
-
 # --- the process itself -----------------------------------------------------------------------
 
 
@@ -169,46 +166,36 @@ class Watch:
         self._until: int | None = None
         self._buffer = b""
 
-    def know(self, line: str) -> None:
-        """Take one line of its input."""
-        number, until, spared, started = line.split(" ", 3)
-        others = frozenset(int(x) for x in spared.split(",") if x.isdigit())
-        self._group, self._until = ProcessGroup(int(number), started, others), int(until)
-
     def run(self) -> None:
         """Watch until it gets its goodbye, or has ended the group."""
         while True:
             left = LONGEST_NAP if self._until is None else (self._until - self._now()) / 1_000
-            heard = self._hear(min(LONGEST_NAP, left))
-            if heard is DONE:
-                return
-            if heard is None:  # the process that runs the command is gone
-                self._end(asked=True)
-                return
+            if wait_readable([self._line.fileno()], min(LONGEST_NAP, left)):
+                try:
+                    data = self._line.recv(4_096)
+                except OSError:
+                    data = b""
+                if not data:  # the process that runs the command is gone
+                    self._end(asked=True)
+                    return
+                *lines, self._buffer = (self._buffer + data).split(b"\n")
+                for line in lines:
+                    if line == DONE:
+                        return
+                    self._learn(line.decode())
             if self._until is not None and self._now() >= self._until:
                 self._end(asked=False)
                 return
 
-    def _hear(self, seconds: float) -> bytes | None:
-        """DONE, None for the end of the line, or ``b""`` for anything else."""
-        if not wait_readable([self._line.fileno()], seconds):
-            return b""
-        try:
-            data = self._line.recv(4_096)
-        except OSError:
-            return None
-        if not data:
-            return None
-        *lines, self._buffer = (self._buffer + data).split(b"\n")
-        for line in lines:
-            if line == DONE:
-                return DONE
-            self.know(line.decode())
-        return b""
+    def _learn(self, line: str) -> None:
+        number, until, spared, started = line.split(" ", 3)
+        others = frozenset(int(x) for x in spared.split(",") if x.isdigit())
+        self._group, self._until = ProcessGroup(int(number), started, others), int(until)
 
     def _end(self, *, asked: bool) -> None:
-        """End the group; if there is time, ask it to end first."""
-        # While any process of the group is left, the system gives its number to no other.
+        """End the group; with ``asked`` it is asked to end first."""
+        # While any process of the group is left, the system gives its number to no other: what
+        # leads a group of this number now, and started at another time, is a stranger.
         leader = started_at(self._group.number)
         if self._group.number <= 1 or (leader and leader != self._group.started):
             return
@@ -224,15 +211,13 @@ class Watch:
 
 
 def main(words: list[str]) -> None:
-    """Guard; the words are the descriptor, the grace, and perhaps a line known already."""
+    """Guard; the words are the descriptor of the line, and the grace."""
     for signum in IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     name_this_process(NAME)
     line = socket.socket(fileno=int(words[0]))
     os.chdir("/")
     watch = Watch(line, int(words[1]), lambda: time.clock_gettime_ns(BOOT) // 1_000_000)
-    for line_before in words[2:]:
-        watch.know(line_before)
     with contextlib.suppress(OSError):  # its parent may be gone already
         line.sendall(READY)
     watch.run()

@@ -14,7 +14,6 @@ import errno
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import FrameType
@@ -36,7 +35,6 @@ from gitlease.runs.guardian import (
     Guardian,
     GuardianFailed,
     ProcessGroup,
-    line_of,
     wait_readable,
 )
 from gitlease.runs.heartbeat import Heartbeat
@@ -46,6 +44,7 @@ SHARE = 6  # the grace is at most this part of a lease's time
 LONGEST_NAP = 1.0  # seconds between two words to the guardian
 NAPS = 10  # of them at least in the time of a lease
 ENDED_BY_SIGNAL = frozenset({129, 130, 143})  # HUP, INT and TERM, as shells say it
+STEP = 0.05  # seconds between two looks at a command that was asked to end
 UNENDING = 5.0  # seconds after KILL at which nothing more can be done
 
 NOT_ACQUIRED = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -142,8 +141,7 @@ class Supervisor:
         self._new_losses: list[Lost] = []
         self._lost: list[Lost] = []
         self._held = {hold.grant.lease_id for hold in holds}  # but what the command itself ended
-        self._asked = clock.now()  # to end, from ENDING on
-        self._kill_in = 0  # ms after that
+        self._kill_at = 0  # by the boot clock, in ms; from ENDING on
         self._stopped = False
         self._failure: str | None = None
 
@@ -157,8 +155,8 @@ class Supervisor:
                 self._guard()
                 status = self._command.wait(self._nap())
                 self._heartbeat.look()
-                self._handle_losses()
-                self.state = self._next_state(status)
+                self._stop_for_new_reasons()
+                self.state = self._next_state(has_ended=status is not None)
         finally:
             self._heartbeat.drop(ids, self._lose)
         return Ended(
@@ -169,20 +167,18 @@ class Supervisor:
             failure=self._failure or (UNENDED if status is None else None),
         )
 
-    def _next_state(self, status: int | None) -> RunState:
+    def _next_state(self, *, has_ended: bool) -> RunState:
         if self.state is RunState.RUNNING:
-            return RunState.RUNNING if status is None else RunState.GONE
+            return RunState.GONE if has_ended else RunState.RUNNING
         left = self._left_ms()
-        if status is not None:  # since it was stopped, so must be what it started
-            if not self._command.wait_for_group(max(0, left) / MS):
-                self._command.kill()
-            return RunState.GONE
-        if self.state is RunState.ENDING and left <= 0:
+        if self.state is RunState.ENDING:
+            # A command that was asked to end has not ended before what it started has.
+            if has_ended and not self._command.group_is_left:
+                return RunState.GONE
+            if left > 0:
+                return RunState.ENDING
             self._command.kill()
-            return RunState.KILLING
-        return RunState.GONE if left <= -UNENDING * MS else self.state
-
-    # --- when to stop ---------------------------------------------------------------------------
+        return RunState.GONE if has_ended or left <= -UNENDING * MS else RunState.KILLING
 
     def _lose(self, lost: Lost) -> None:
         # Called in a thread of the heartbeat, or in ``look``.
@@ -192,56 +188,56 @@ class Supervisor:
             self._new_losses.append(lost)
         self._command.wake()
 
-    def _handle_losses(self) -> None:
-        """Stop the command if there is a new reason to."""
+    def _stop_for_new_reasons(self) -> None:
         now = self._clock.now()
         while self._new_losses:
             self._lost.append(lost := self._new_losses.pop(0))
             # Its grant ends early: kill it no later than that, and than a grace from now.
             rest = lost.hold.left_ms(now) - early_ms(lost.hold)
             self._stop(lost, now, min(self._grace, max(0, rest)))
-        if self._failure is not None and self.state is RunState.RUNNING:
-            self._stop(self._failure, now, self._grace)
         if self._command.to_stop and not self._stopped:
             self._stopped = True
             self._stop(None, now, self._grace)
 
-    def _stop(self, why: Lost | str | None, now: Instant, kill_in: int) -> None:
+    def _stop(self, why: Lost | str | None, now: Instant, grace: int) -> None:
         self._on_stop(why)
         if self.state is RunState.RUNNING:
-            self.state, self._asked, self._kill_in = RunState.ENDING, now, kill_in
+            self.state, self._kill_at = RunState.ENDING, now.boot_ms + grace
             self._command.ask()
-        else:
-            self._kill_in = min(self._kill_in, self._asked.elapsed_at_most(now) + kill_in)
-
-    # --- until when -----------------------------------------------------------------------------
+        else:  # a second reason never gives it more time
+            self._kill_at = min(self._kill_at, now.boot_ms + grace)
 
     def _guard(self) -> None:
-        # A little longer than planned: the guardian acts only if this run does not.
+        """Tell the guardian until when the command may live; stop it if it cannot or is late."""
         now, running = self._clock.now(), self.state is RunState.RUNNING
-        left = self._left_ms()
+        until = self._kill_at
         if running:  # if no loss is possible any more, the guardian stays for our own death
             held = [*map(self._heartbeat.left_ms, self._held.copy())]
-            left = self._grace + min(held or [hold.duration_ms for hold in self._holds])
-        left += min(early_ms(hold) for hold in self._holds) // 2
-        if not self._command.guard(now.boot_ms + left) and running:
-            self._failure = UNGUARDED
+            left = min(held or [hold.duration_ms for hold in self._holds])
+            until = now.boot_ms + self._grace + left
+        # A little longer than planned: the guardian acts only if this run does not.
+        until += min(early_ms(hold) for hold in self._holds) // 2
+        if not self._command.guard(until):
+            failure = UNGUARDED
         elif self._limit is not None and self._began.elapsed_at_least(now) > self._limit * MS:
-            self._failure = self._failure or f"it took longer than {format_duration(self._limit)}"
-        if running and self._failure is not None:
-            self._handle_losses()
+            failure = f"it took longer than {format_duration(self._limit)}"
+        else:
+            return
+        if running:
+            self._failure = failure
+            self._stop(failure, now, self._grace)
 
     def _nap(self) -> float:
-        shortest = min(hold.duration_ms for hold in self._holds)
-        nap = min(LONGEST_NAP, shortest / MS / NAPS)
         if self.state is RunState.RUNNING:
-            return nap
-        left = self._left_ms() / MS + (UNENDING if self.state is RunState.KILLING else 0)
-        return max(0.0, min(nap, left))
+            shortest = min(hold.duration_ms for hold in self._holds)
+            return min(LONGEST_NAP, shortest / MS / NAPS)
+        # What the command started is no child of ours, so nothing wakes us at its end.
+        left = self._left_ms() / MS if self.state is RunState.ENDING else STEP
+        return max(0.0, min(STEP, left))
 
     def _left_ms(self) -> int:
-        """Milliseconds until the command is ended, once it was asked to end."""
-        return self._kill_in - self._asked.elapsed_at_most(self._clock.now())
+        """Milliseconds until the command is killed, once it was asked to end."""
+        return self._kill_at - self._clock.now().boot_ms
 
 
 PASSED_ON = (
@@ -251,7 +247,6 @@ PASSED_ON = (
 # The terminal sends these to all of a group itself.
 OF_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-STEP = 0.05
 NO_PROMPT = "GIT_TERMINAL_PROMPT"
 GUARDIANS = 10  # of one command, one after the other
 SOON = 5.0  # seconds for another one to start
@@ -362,8 +357,6 @@ class SupervisedProcess:
 
         Return the exit status once the command has ended, 128 + n when signal n ended it.
         """
-        if (status := self._status()) is not None:
-            return status
         line = self._guardian.fileno()
         if self._woken in wait_readable([self._woken, *([line] if line >= 0 else [])], seconds):
             with contextlib.suppress(BlockingIOError):
@@ -375,21 +368,13 @@ class SupervisedProcess:
                         self.to_stop = True
                     elif not (self._shares and typed):
                         self._group.send(signum)
-        return self._status()
-
-    def _status(self) -> int | None:
         code = None if self._process is None else self._process.poll()
         return 128 - code if code is not None and code < 0 else code
 
-    def wait_for_group(self, seconds: float) -> bool:
-        """After its end, wait for the rest of its group; whether nothing is left of it."""
-        end = time.monotonic() + seconds
-        while self._group.is_left:
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(STEP, left))
-        return True
+    @property
+    def group_is_left(self) -> bool:
+        """Whether anything that it started in its group still runs."""
+        return self._group.is_left
 
     def ask(self) -> None:
         """Ask its group to end (TERM), stopped ones too."""
@@ -401,16 +386,16 @@ class SupervisedProcess:
 
     def guard(self, until_ms: int) -> bool:
         """Tell its guardian, or a new one, until when it may live; False if there is none."""
+        self._guardian.watch(self._group, until_ms)
         if self._guardian.is_gone():
             self._guardians += 1
             try:
                 if self._guardians > GUARDIANS:
                     return False
-                self._guardian.start(SOON, line_of(self._group, until_ms))
+                self._guardian.start(SOON)
             except GuardianFailed:
                 self._guardians = GUARDIANS
                 return False
-        self._guardian.watch(self._group, until_ms)
         return True
 
     def wake(self) -> None:

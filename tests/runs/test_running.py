@@ -123,7 +123,7 @@ class ScriptedCommand:
         self.on_term, self.guarded = on_term, guarded
         self.events: list[tuple[str, float]] = []
         self.until: list[int] = []
-        self.to_stop = self.told_to_end = False
+        self.to_stop = self.told_to_end = self.group_is_left = False
         self.ended: int | None = None
         self.frozen = 0.0
         self._woken = False
@@ -159,9 +159,6 @@ class ScriptedCommand:
         if self.guarded and self.ended is None and self.world.clock.boot_ms >= self.until[-1]:
             self.events.append(("GUARDIAN", (self.until[-1] - self.world.began) / 1_000))
             self.ended = 137
-
-    def wait_for_group(self, seconds: float) -> bool:
-        return True
 
     def ask(self) -> None:
         self.events.append(("TERM", self.world.seconds()))
