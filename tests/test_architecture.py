@@ -39,7 +39,7 @@ ARROWS: dict[str, set[str]] = {
     "runs": {"core", "engine", "git"},
     "gateway": {"core", "engine", "git"},
     "tasks": {"core", "engine", "git", "settings", "store"},
-    "guard": _FEATURES - {"guard"},
+    "guard": _FEATURES - {"guard"} | {"runs"},
     "check": _FEATURES,
     "server": _FEATURES,
     "push": _FEATURES,
@@ -106,17 +106,17 @@ LINES = {  # of each package, without those of comment
     "faces": 14_706,
     "gateway": 1_302,
     "git": 3_657,
-    "guard": 2_787,
+    "guard": 2_712,
     "install": 2_066,
     "push": 1_685,
-    "runs": 2_892,
+    "runs": 2_824,
     "server": 1_047,
     "settings": 1_667,
     "store": 4_203,
     "tasks": 3_161,
     "verbs": 5_136,
     "verify": 300,
-    "wiring": 2_913,
+    "wiring": 2_900,
 }
 PARAMETERS = ("expect_holder", "takeover", "reopen")  # of ``claim``: in the table, and its rules
 # Other things by the same name.
@@ -130,14 +130,14 @@ MOST = {
     "sentences in assertions of tests": 130,
     "modules": 200,
     "modules of few lines": 17,
-    "imports in functions": 163,
+    "imports in functions": 159,
     "blocks for types alone": 35,
-    "private functions used once": 622,
+    "private functions used once": 621,
     "modules that name expect_holder": 9,
     "modules that name takeover": 8,
     "modules that name reopen": 8,
     "readers of YAML": 1,
-    "modules that lock": 3,
+    "modules that lock": 2,
 }
 
 

@@ -32,11 +32,9 @@ from gitlease.guard.presence import RECENT as RECENT
 from gitlease.guard.presence import SharedTree as SharedTree
 from gitlease.guard.presence import clones_of as clones_of
 from gitlease.guard.presence import forget_clones as forget_clones
-from gitlease.guard.presence import forget_run as forget_run
 from gitlease.guard.presence import git_dirs_of as git_dirs_of
 from gitlease.guard.presence import is_alone as is_alone
 from gitlease.guard.presence import note_agent as note_agent
-from gitlease.guard.presence import note_run as note_run
 from gitlease.guard.presence import root_of as root_of
 from gitlease.guard.presence import shared_with as shared_with
 from gitlease.guard.presence import work_tree_named as work_tree_named

@@ -79,18 +79,25 @@ def task_status_changes(
     settings; an unreadable file is reported in its TaskTouched.
     """
     parser = parser or TaskParser(tasks)
-    sides = _sides(changed, parser.wanted)
+    sides = list[tuple[str, _Side | None, _Side | None]]()
+    for change in changed:
+        # A copy leaves its source alone.
+        blob = "" if change.kind == "C" else change.blob_before
+        before = _side(change.old or change.path, change.mode_before, blob, parser.wanted)
+        after = _side(change.path, change.mode_after, change.blob_after, parser.wanted)
+        if before or after:
+            sides.append((change.path, before, after))
     if not sides:
         return []
-    files = (side for _, *both in sides for side in both)
-    blobs = list(dict.fromkeys(side.blob for side in files if side and not side.is_link))
+    both_sides = (side for _, *both in sides for side in both)
+    blobs = list(dict.fromkeys(side.blob for side in both_sides if side and not side.is_link))
     objects, allowed = objects or objects_of(repository), set(blobs[:MAX_READ])
-    found = []
-    for one, *both in sides:
-        before, after = (parser.read(side, objects, allowed) for side in both)
-        keys, problem = before.keys | after.keys, after.problem or before.problem
-        found.append(TaskTouched(one.path, before.task, after.task, keys, problem))
-    return _reunited(found)
+    files = []
+    for path, *both in sides:
+        old, new = (parser.read(side, objects, allowed) for side in both)
+        keys, problem = old.keys | new.keys, new.problem or old.problem
+        files.append(TaskTouched(path, old.task, new.task, keys, problem))
+    return _reunited(files)
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
@@ -100,9 +107,11 @@ def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> 
         names[task.path] = names.get(task.path, frozenset()) | task.names
     return list(
         merged(
-            Touched(path, names.get(one.path, frozenset()), one.is_folder, one.lost)
-            for one in changed
-            for path in ((one.old, one.path) if one.kind == "R" and one.old else (one.path,))
+            Touched(path, names.get(change.path, frozenset()), change.is_folder, change.lost)
+            for change in changed
+            for path in (
+                (change.old, change.path) if change.kind == "R" and change.old else (change.path,)
+            )
         )
     )
 
@@ -114,34 +123,18 @@ class _Side:
     is_link: bool
 
 
-Sides = tuple[Changed, _Side | None, _Side | None]
-
-
-def _sides(changed: Iterable[Changed], wanted: Wanted) -> list[Sides]:
-    found = []
-    for one in changed:
-        old = one.old or one.path
-        before = None  # a copy leaves its source alone
-        if one.kind != "C":
-            before = _side(old, one.mode_before, one.blob_before, wanted)
-        after = _side(one.path, one.mode_after, one.blob_after, wanted)
-        if before or after:
-            found.append((one, before, after))
-    return found
-
-
 def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
     if not blob or mode == GITLINK or not wanted.covers(file):
         return None
     return _Side(file, blob, mode == LINK)
 
 
-def _reunited(found: list[TaskTouched]) -> list[TaskTouched]:
+def _reunited(files: list[TaskTouched]) -> list[TaskTouched]:
     # A task that moved to another file keeps its own past, whatever git took for a rename.
-    left = {x.before.resource.key: x.before for x in found if x.before and not _same_task(x)}
+    moved = {x.before.resource.key: x.before for x in files if x.before and not _same_task(x)}
     again = []
-    for x in found:
-        past = left.get(x.after.resource.key) if x.after and not _same_task(x) else None
+    for x in files:
+        past = moved.get(x.after.resource.key) if x.after and not _same_task(x) else None
         again.append(replace(x, before=past, keys=x.names) if past else x)
     return again
 
@@ -198,8 +191,6 @@ SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
 HOSTS = frozenset({"noreply@github.com"})  # who commits what a host itself merges or squashes
-
-"""What commits change, by their full ids."""
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
@@ -263,27 +254,27 @@ class CommitReader:
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
-        told = self.people(commits)
+        facts = self.people(commits)
         changes = committed(self._repository, commits)
-        asked = {email for one in told for email in one.helpers}
+        asked = {email for fact in facts for email in fact.helpers}
         asked |= {p for c in changes.values() for x in c for w in x.lost for p in w.people}
         known = self.canonical(asked)
-        found = []
+        complete = []
         objects = objects_of(self._repository)
-        for one in told:
-            changed = [_as_known(x, known) for x in changes[one.id]]
+        for fact in facts:
+            changed = [_as_known(x, known) for x in changes[fact.id]]
             files = task_status_changes(
-                self._repository, self._tasks, changes[one.id], objects, self._parser
+                self._repository, self._tasks, changes[fact.id], objects, self._parser
             )
-            found.append(
+            complete.append(
                 replace(
-                    one,
-                    helpers=tuple(known.get(email, email) for email in one.helpers),
+                    fact,
+                    helpers=tuple(known.get(email, email) for email in fact.helpers),
                     touched=tuple(touched(changed, files)),
                     only_tasks=0 < len(files) == len(changed),
                 )
             )
-        return found
+        return complete
 
     def differing(self, tip: str) -> frozenset[str] | None:
         """Files in which a commit differs from ``base``; None where that cannot be known."""
@@ -298,20 +289,20 @@ class CommitReader:
 
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Who stands for some commits, and what they name, without their changes."""
-        found = {}
+        facts = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]
             words = [*self._by_mailmap, "-c", "trailer.separators=:", "log", *_QUIET]
             words += ["--encoding=none", f"--format=tformat:{_FORMAT}"]
             with commits_as_words(some) as (named, source):
-                said = ask(self._bare, *words, *named, "--", timeout=SECONDS, source=source)
-            fields = answered(said, "the commits cannot be read").split(b"\0")
+                answer = ask(self._bare, *words, *named, "--", timeout=SECONDS, source=source)
+            fields = answered(answer, "the commits cannot be read").split(b"\0")
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):
-                one = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
-                found[one.id] = one
-        if any(commit not in found for commit in commits):
+                fact = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
+                facts[fact.id] = fact
+        if any(commit not in facts for commit in commits):
             raise Invalid("git's answer about commits cannot be read")
-        return [found[commit] for commit in commits]
+        return [facts[commit] for commit in commits]
 
 
 def _as_known(changed: Changed, known: Mapping[str, str]) -> Changed:
@@ -341,7 +332,7 @@ def _read(fields: Sequence[str]) -> CommitFacts:
         mentioned=_named(line.removeprefix(f"{_NAME}: ") for line in lines),
         unreadable=tuple(dict.fromkeys(x for x in trailers if read_trailer(x) is None)),
         helpers=tuple(
-            found[1] for line in helpers.split("\n")[:LINES] if (found := _ADDRESS.search(line))
+            address[1] for line in helpers.split("\n")[:LINES] if (address := _ADDRESS.search(line))
         ),
     )
 

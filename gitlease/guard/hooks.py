@@ -70,7 +70,9 @@ class HookWorktree:
         if amended is None and not changed and ask(self.repository, *words).code == 0:
             changed = staged(self.repository, amend_of="HEAD")
         files = task_status_changes(self.repository, self.tasks, changed)
-        followed = {one.path for one in changed if one.lost}  # a merge starts no task by that
+        followed = {
+            change.path for change in changed if change.lost
+        }  # a merge starts no task by that
         return StagedChange(
             touched=tuple(touched(changed, files)),
             started=tuple(
@@ -110,9 +112,9 @@ class HookWorktree:
 
         pushes = self._pushes(lines, remote)
         commits = dict.fromkeys(commit for push in pushes for commit in push.every)
-        found = committed(self.repository, list(dict.fromkeys((*commits, *lost))))
-        gone = self._touched([one for commit in lost for one in found[commit]])
-        brings = self._touched([one for commit in commits for one in found[commit]])
+        changes = committed(self.repository, list(dict.fromkeys((*commits, *lost))))
+        taken = self._touched([change for commit in lost for change in changes[commit]])
+        brings = self._touched([change for commit in commits for change in changes[commit]])
         ledgers = []
         if self._is_shared(remote):
             # A mirror push deletes from the remote whatever is not here, every ledger too.
@@ -125,8 +127,8 @@ class HookWorktree:
             if push.cut
         ]
         warnings += [f"only {len(lost)} of the commits that would be lost were checked"] * cut
-        paths = merged((*brings, *gone))
-        return PushedWork(paths, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
+        paths = merged((*brings, *taken))
+        return PushedWork(paths, taken, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
 
     def carried(self, lines: Sequence[str], remote: str) -> tuple[PushedCommit, ...]:
         """The commits of such a push, without those that the remote turns out to have already.
@@ -306,7 +308,7 @@ class Hooks:
         if not work.touched and not work.unknown:
             return HookDecision(blocked=refused is not None and self._blocks, refused=refused)
         report = self._guard.check(work.touched, strict=True)
-        if any(found.severity is Severity.BLOCK for found in report.findings):
+        if any(finding.severity is Severity.BLOCK for finding in report.findings):
             # Without what the push only carries along: the holders' own work, and what has landed.
             with contextlib.suppress(GitleaseError):
                 carried = self._worktree.carried(lines, remote)
@@ -347,8 +349,8 @@ class Hooks:
         self._worktree.empty_if_bare(message_file)
 
     def _is_blocked(self, report: GuardReport, *, offline: bool) -> bool:
-        found = any(f.severity is Severity.BLOCK for f in report.findings)
-        return self._blocks and (found or (offline and bool(report.offline)))
+        is_held = any(f.severity is Severity.BLOCK for f in report.findings)
+        return self._blocks and (is_held or (offline and bool(report.offline)))
 
     def _claim(self, started: Sequence[Started], decision: HookDecision) -> HookDecision:
         # A task that becomes one in progress is claimed with the commit, by the same lease.
@@ -369,13 +371,13 @@ class Hooks:
             }
             people, holder = service.edges.rules.people, service.actor.holder
             mine = []
-            for one in started:
+            for task in started:
                 # A commit that hands the work to somebody else leaves the claim to them. A task
                 # that was theirs before is claimed all the same, and refused: the edge protects it.
-                before = {person_key(name) for name in one.before}
-                new = {person_key(x.name) for x in people.others(one.after, holder)}
-                if one.resource.key not in warned and (not new or new & before):
-                    mine.append(one.resource)
+                before = {person_key(name) for name in task.before}
+                new = {person_key(x.name) for x in people.others(task.after, holder)}
+                if task.resource.key not in warned and (not new or new & before):
+                    mine.append(task.resource)
             if not mine:
                 return decision
             answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
@@ -398,8 +400,8 @@ class Hooks:
 
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}
-        for one in started:
-            kept = {person_key(name) for name in one.after}
-            out = [x for x in people.others(one.before, holder) if person_key(x.name) not in kept]
-            if out and one.resource.key not in held:
-                raise assigned_error(one.resource, WHOLE, tuple(out))
+        for task in started:
+            kept = {person_key(name) for name in task.after}
+            out = [x for x in people.others(task.before, holder) if person_key(x.name) not in kept]
+            if out and task.resource.key not in held:
+                raise assigned_error(task.resource, WHOLE, tuple(out))

@@ -49,10 +49,10 @@ def find_git_dir(start: str) -> str | None:
     root = _root_around(os.path.abspath(start))
     if root is None:
         return None
-    found = os.path.join(root, ".git")
-    if os.path.isdir(found):
-        return found
-    pointer = first_line(found)
+    git_file = os.path.join(root, ".git")
+    if os.path.isdir(git_file):
+        return git_file
+    pointer = first_line(git_file)
     if not pointer.startswith("gitdir:"):
         return None
     return os.path.join(root, pointer.removeprefix("gitdir:").strip())

@@ -27,20 +27,20 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
 from gitlease.core.shape import JSON, Damaged
-from gitlease.git.files import Table, is_private, notes_of, read_small, replace_file
-from gitlease.git.run import started_at, still_runs, working_parent
-from gitlease.guard.notes import (
-    LARGEST_NOTE,
-    common_dir_of,
-    find_common_dir,
-    first_line,
-)
+from gitlease.git.files import Notes, Table, is_private, notes_of, strings_in
+from gitlease.git.repository import SUFFIX, ask_line, fit_name, short_host
+from gitlease.git.run import numbered_in, still_runs, working_parent
+from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
 from gitlease.settings.identity import CONTINUED, continued
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
     from gitlease.git.repository import Repository
+
+Process = tuple[int, str]
+"""A process: its number, and when it started (empty: unknown)."""
 
 PRESENT = "present"  # a kind of notes, by the git directory and the name of a session
 # Seconds without a sign after which a session counts as gone: twice as long as a lease lasts by
@@ -56,8 +56,7 @@ class Present:
     """A session in a work tree. ``since`` is in seconds since the epoch.
 
     ``names`` are the sessions that commands under it speak as; ``by`` is the agent's host, or
-    ``RUN`` for what ends with its process. ``proven``: the process was there at two events, so that
-    its end is that of the session.
+    ``RUN``. ``proven``: the process was there at two events, so the session ends with it.
     """
 
     holder: str
@@ -69,20 +68,6 @@ class Present:
     pid: int = 0
     started: str = ""
     proven: bool = False
-
-
-def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
-    """Note that a session works in the work tree of this git directory. It never fails."""
-
-    def change(tables: dict[str, Table]) -> None:
-        table = tables[PRESENT]
-        for name, (seen, value) in [*table.items()]:
-            other = _loaded(value)
-            if other is None or not _is_live(other, present.host, now - seen):
-                del table[name]
-        table[_name(git_dir, key)] = now, JSON.dump(present)
-
-    notes_of(common_dir_of(git_dir)).change(change)
 
 
 def touch(git_dir: str, key: str, *, now: float) -> bool:
@@ -125,8 +110,8 @@ def work_tree_named(folder: str, name: str) -> str:
     """The root of the linked work tree that git takes a name for: the end of a path, or a path."""
     common = find_common_dir(folder)
     roots = [] if common is None else [root_of(x) for x in git_dirs_of(common)[1:]]
-    found = [root for root in roots if f"/{root}".endswith(f"/{name.rstrip('/')}")]
-    return found[0] if len(found) == 1 else os.path.join(folder, name)
+    matches = [root for root in roots if f"/{root}".endswith(f"/{name.rstrip('/')}")]
+    return matches[0] if len(matches) == 1 else os.path.join(folder, name)
 
 
 def work_trees_below(folder: str, start: str) -> list[str]:
@@ -149,57 +134,42 @@ def work_trees_below(folder: str, start: str) -> list[str]:
     ]
 
 
-def sessions_of(common_dir: str, host: str, process: tuple[int, str], *, now: float) -> set[str]:
-    """The live sessions of agents in a process, by the notes of every work tree of a clone."""
+def live_sessions(common_dir: str, *, now: float, process: Process | None = None) -> set[str]:
+    """The live sessions of agents by the notes of every work tree of a clone, in a ``process``."""
     return {
         present.session
-        for present in _agents(common_dir, host, now)
-        if process[1] and (present.pid, present.started) == process
+        for _, present, seen in _notes(git_dirs_of(common_dir))
+        if _is_live(present, now - seen)
+        if process is None or (process[1] and (present.pid, present.started) == process)
     }
 
 
-def is_noted(common_dir: str, host: str, session: str, *, now: float) -> bool:
-    """Whether an agent that speaks as this session is live in any work tree of a clone."""
-    return any(present.session == session for present in _agents(common_dir, host, now))
-
-
-def _agents(common_dir: str, host: str, now: float) -> Iterator[Present]:
-    for _, present, seen in _notes(git_dirs_of(common_dir)):
-        if present.by != RUN and _is_live(present, host, now - seen):
-            yield present
-
-
 def is_alone(git_dirs: Collection[str], key: str) -> bool:
-    """Whether there is no note of anybody else in these work trees."""
-    return all(other == key for other, _, _ in _notes(git_dirs))
+    """Whether nothing is known of anybody else in these work trees."""
+    return all(other == key for other, _, _ in (*_notes(git_dirs), *_runs(git_dirs)))
 
 
 def others(
-    git_dirs: Collection[str],
-    own: Collection[str],
-    host: str,
-    *,
-    now: float,
-    key: str = "",
+    git_dirs: Collection[str], names: Collection[str], *, now: float, key: str = ""
 ) -> list[Present]:
     """The live sessions in work trees but those of the caller, the longest there first.
 
-    The caller's are the note of ``key`` and those with one of the names in ``own``. A name that a
-    linked work tree gives tells nothing where several work in it. ``host`` is this machine.
+    The caller's are the note of ``key`` and those with one of its ``names``. A name that a linked
+    work tree gives tells nothing where several work in it.
     """
-    notes = [*_notes(git_dirs)]
+    notes = [*_notes(git_dirs), *_runs(git_dirs)]
     named = Counter(name for _, x, _ in notes for name in x.names)
-    sure = {name for name in own if named[name] < 2 or not name.startswith(BY_PLACE)}
+    sure = {name for name in names if named[name] < 2 or not name.startswith(BY_PLACE)}
     live = [
         x
         for other, x, seen in notes
-        if other != key and _is_live(x, host, now - seen) and sure.isdisjoint(x.names)
+        if other != key and _is_live(x, now - seen) and sure.isdisjoint(x.names)
     ]
     return sorted(live, key=lambda x: (x.since, x.session))
 
 
-def _is_live(present: Present, host: str, age: float) -> bool:
-    if present.proven and present.host == host:
+def _is_live(present: Present, age: float) -> bool:
+    if present.proven and present.host == _machine():
         if not still_runs(present.pid, present.started):
             return False
         if present.by == RUN:
@@ -208,12 +178,39 @@ def _is_live(present: Present, host: str, age: float) -> bool:
 
 
 def _notes(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
+    """The agents' sessions in work trees, each with its key and when it gave its last sign."""
     places = {*map(os.path.realpath, git_dirs)}
     for common_dir in {*map(common_dir_of, git_dirs)}:
         for name, (seen, value) in notes_of(common_dir).of(PRESENT).items():
             place, _, key = name.partition("\0")
             if place in places and (present := _loaded(value)) is not None:
                 yield key, present, seen
+
+
+def _runs(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
+    """The runs in work trees, likewise, by their own records."""
+    from gitlease.runs.records import RunsFolder
+
+    places = {*map(os.path.realpath, git_dirs)}
+    for common_dir in {*map(common_dir_of, git_dirs)}:
+        for run in RunsFolder(os.path.join(common_dir, "gitlease"), "").alive():
+            present = Present(
+                holder=run.holder,
+                session=run.session,
+                host=_machine(),
+                since=run.began_at // MS,
+                by=RUN,
+                names=(run.session,) if run.session else (),
+                pid=run.runner,
+                started=run.runner_started,
+                proven=run.namespace == numbered_in(),  # else its number means nothing here
+            )
+            if run.git_dir and os.path.realpath(run.git_dir) in places:
+                yield f"{RUN} {run.id}", present, run.began_at / MS
+
+
+def _machine() -> str:
+    return short_host() or ""
 
 
 def _loaded(value: object) -> Present | None:
@@ -244,28 +241,22 @@ def shared_with(
 ) -> SharedTree | None:
     """Who else works in this work tree, as far as this machine knows; None for nobody.
 
-    ``in_clone``: in any work tree of the clone.
     ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
-    since the epoch.
+    since the epoch. ``in_clone``: in any work tree of the clone.
     """
-    from gitlease.settings.identity import here
-
     if repository.toplevel is None:
         return None
-    host = here(0) or ""
     git_dirs = git_dirs_of(repository.common_dir) if in_clone else [repository.git_dir]
-    found = others(git_dirs, names, host, now=now, key=key)
-    if not found:
+    present = others(git_dirs, names, now=now, key=key)
+    if not present:
         return None
     path = _free_worktree(repository, min(names, key=len, default="") or "mine")
     words = ("git", "-C", repository.toplevel, "worktree", "add", path)
-    return SharedTree(tuple(found), shlex.join(words))
+    return SharedTree(tuple(present), shlex.join(words))
 
 
 def _free_worktree(repository: Repository, name: str) -> str:
     """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
-    from gitlease.git.repository import SUFFIX, ask_line, fit_name
-
     fit, number = fit_name(name), 1
     while True:
         tried = fit if number == 1 else f"{fit}-{number}"
@@ -280,39 +271,28 @@ def note_agent(
     git_dir: str, key: str, actor: Actor, names: Collection[str], *, by: str, now: float
 ) -> None:
     """Note that an agent's session works in the work tree of this git directory. Never fails."""
-    arrive(git_dir, key, _present(actor, by, now, names, working_parent()), now=now)
-    note_clone(key, common_dir_of(git_dir))
-
-
-def note_run(repository: Repository, number: str, actor: Actor, *, now: float) -> None:
-    """Note that this process runs something in a work tree until it ends. It never fails."""
-    process = os.getpid(), started_at(os.getpid())
-    names = [actor.session] if actor.session else []
-    present = _present(actor, RUN, now, names, process)
-    arrive(repository.git_dir, f"{RUN} {number}", present, now=now)
-
-
-def forget_run(repository: Repository, number: str) -> None:
-    """Forget a run that has ended. It never fails."""
-    leave(repository.common_dir, f"{RUN} {number}")
-
-
-def _present(
-    actor: Actor, by: str, now: float, names: Collection[str], process: tuple[int, str]
-) -> Present:
-    from gitlease.settings.identity import here
-
-    return Present(
+    pid, started = working_parent()
+    present = Present(
         holder=actor.holder,
         session=actor.session or "",
-        host=here(0) or "",
+        host=_machine(),
         since=int(now),
         by=by,
         names=tuple(sorted(names)),
-        pid=process[0],
-        started=process[1],
-        proven=by == RUN,
+        pid=pid,
+        started=started,
     )
+
+    def change(tables: dict[str, Table]) -> None:
+        table = tables[PRESENT]
+        for name, (seen, value) in [*table.items()]:
+            other = _loaded(value)
+            if other is None or not _is_live(other, now - seen):
+                del table[name]
+        table[_name(git_dir, key)] = now, JSON.dump(present)
+
+    notes_of(common_dir_of(git_dir)).change(change)
+    note_clone(key, common_dir_of(git_dir))
 
 
 SERVERS = "servers"  # a kind of notes, by process
@@ -334,7 +314,7 @@ class ToolServer:
     leases: Mapping[str, str]
 
     @property
-    def host(self) -> tuple[int, str]:
+    def host(self) -> Process:
         return self.host_pid, self.host_started
 
 
@@ -347,18 +327,17 @@ def note_server(common_dir: str, server: ToolServer) -> None:
         notes.drop(SERVERS, f"{server.pid}")
 
 
-def live_servers(common_dir: str, machine: str) -> list[ToolServer]:
+def live_servers(common_dir: str) -> list[ToolServer]:
     """The servers of this machine that hold anything. Notes of dead ones are dropped."""
     notes, servers = notes_of(common_dir), list[ToolServer]()
     for key, (_, value) in notes.of(SERVERS).items():
         server = None
         with contextlib.suppress(Damaged):
             server = JSON.load(ToolServer, value)
-        if server is None or (
-            server.machine == machine and not still_runs(server.pid, server.started)
-        ):
+        is_here = server is not None and server.machine == _machine()
+        if server is None or (is_here and not still_runs(server.pid, server.started)):
             notes.drop(SERVERS, key)
-        elif server.machine == machine:
+        elif is_here:
             servers.append(server)
     return servers
 
@@ -370,14 +349,6 @@ def live_servers(common_dir: str, machine: str) -> list[ToolServer]:
 ENDS = "ends"  # a kind of notes, by session
 PENDING_FOR = 60.0  # seconds for which an end waits for a conversation that continues it
 
-Process = tuple[int, str]
-"""A host process: its number, and when it started (empty: unknown)."""
-
-
-def has_conversations(common_dir: str) -> bool:
-    """Whether any conversation of this clone has ended so that another may continue it."""
-    return bool(notes_of(common_dir).of(ENDS))
-
 
 def end_conversation(common_dir: str, session: str, process: Process, *, now: float) -> None:
     """Note that a conversation may be continued soon by another one. Never fails."""
@@ -387,7 +358,7 @@ def end_conversation(common_dir: str, session: str, process: Process, *, now: fl
 def begin_conversation(
     common_dir: str, session: str, process: Process, *, clears: bool, now: float
 ) -> None:
-    """Note that a conversation begins, or goes on. Never fails.
+    """Note that a conversation begins, or goes on, where any has ended. Never fails.
 
     ``clears``: it continues the one that ended in the same process, if exactly one has.
     """
@@ -405,7 +376,9 @@ def begin_conversation(
             _close(tables, before)
             tables[CONTINUED][session] = now, continued(common_dir, before)
 
-    notes_of(common_dir).change(change)
+    notes = notes_of(common_dir)
+    if notes.of(ENDS):
+        notes.change(change)
 
 
 def end_takes_effect(common_dir: str, session: str) -> bool:
@@ -433,49 +406,38 @@ def _close(tables: dict[str, Table], session: str) -> bool:
 
 # --- the clones of a session ------------------------------------------------------------------
 
+CLONES = "clones"  # a kind of notes, by session, in a folder of this user's own
 MOST_CLONES = 20  # clones of one session
-LONGEST_KEY = 200  # digits
 
 
 def note_clone(key: str, common_dir: str) -> None:
     """Note that a session works in a clone. Never fails."""
-    file = _file(key)
-    if file is None:
-        return
-    folder = os.path.dirname(file)
-    with contextlib.suppress(OSError, ValueError):
-        os.makedirs(os.path.dirname(os.path.dirname(folder)), 0o700, exist_ok=True)
-        for path in (os.path.dirname(folder), folder):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o700)
+    if (notes := _notes_of_user()) is not None:
         known = [x for x in clones_of(key) if x != common_dir]
-        if is_private(folder) and "\n" not in common_dir:
-            lines = [common_dir, *known][:MOST_CLONES]
-            replace_file(file, os.fsencode("\n".join(lines)))
+        notes.put(CLONES, key, [common_dir, *known][:MOST_CLONES], at=time.time())
 
 
 def clones_of(key: str) -> list[str]:
     """The common git directories of the clones in which a session was seen."""
-    file = _file(key)
-    if file is None or not is_private(os.path.dirname(file)):
-        return []
-    with contextlib.suppress(OSError, ValueError):
-        lines = os.fsdecode(read_small(file, LARGEST_NOTE) or b"").split("\n")
-        return [line for line in lines if os.path.isabs(line) and os.path.isdir(line)]
-    return []
+    notes = _notes_of_user()
+    noted = [] if notes is None else strings_in(notes.get(CLONES, key))
+    return [x for x in noted if os.path.isabs(x) and os.path.isdir(x)]
 
 
 def forget_clones(key: str) -> None:
     """Forget a session that has ended. Never fails."""
-    with contextlib.suppress(OSError):
-        os.unlink(_file(key) or "")
+    if (notes := _notes_of_user()) is not None:
+        notes.drop(CLONES, key)
 
 
-def _file(key: str) -> str | None:
+def _notes_of_user() -> Notes | None:
+    """Notes that no other user can change; None where there is no place for them."""
     home = os.path.join(os.path.expanduser("~"), ".cache")
     every = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_CACHE_HOME", ""), home)
-    shared = next((x for x in every if os.path.isabs(x)), "")
-    if not shared or not hasattr(os, "getuid"):
-        return None
-    name = os.fsencode(key).hex()[-LONGEST_KEY:]
-    return os.path.join(shared, "gitlease", "agents", name)
+    folder = os.path.join(next((x for x in every if os.path.isabs(x)), ""), "gitlease", "agents")
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(os.path.dirname(folder)), 0o700, exist_ok=True)
+        for path in (os.path.dirname(folder), folder):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+    return Notes(folder) if os.path.isabs(folder) and is_private(folder) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gitlease.core import resources
 from gitlease.core.frozen import dataclass, field, replace
@@ -72,25 +72,6 @@ class Unreachable:
 
     at: Instant
     message: str
-
-
-class WatchFiles(Protocol):
-    """Keeps the guard's state between two hooks. It only saves work, and never fails."""
-
-    def load(self, layer: str) -> CachedLedger | None:
-        """Return the kept state, if it is of the head that this clone has now."""
-
-    def save(self, cached: CachedLedger) -> None:
-        """Keep a state."""
-
-    def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
-        """Write the marker for the shims, unless the heads of the layers are no longer these."""
-
-    def unreachable(self) -> Unreachable | None:
-        """Return the last failure to reach the remote; None if it was reached since."""
-
-    def set_unreachable(self, failure: Unreachable | None) -> None:
-        """Keep a failure, so that hooks do not each wait for the same remote; None: it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +164,7 @@ class Touched:
         named = ((x.key, x.token) for work in self.lost for x in work.named)
         if (lease.resource.key, lease.token) in named:
             return True
-        people = (one for work in self.lost for one in work.people)
+        people = (person for work in self.lost for person in work.people)
         return not lease.same_holder(actor) and any(same_person(lease.holder, x) for x in people)
 
 
@@ -211,18 +192,18 @@ class PushedCommit:
 
 def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
     """Each path once, with every task that it is or was the file of."""
-    found: dict[str, Touched] = {}
-    for one in touched:
-        known = found.get(one.path)
-        found[one.path] = one if known is None else known.joined(one)
-    return tuple(found.values())
+    by_path: dict[str, Touched] = {}
+    for path in touched:
+        known = by_path.get(path.path)
+        by_path[path.path] = path if known is None else known.joined(path)
+    return tuple(by_path.values())
 
 
 def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
     """Where a lease must lie to cover any of these, and the tasks that it may be of instead."""
-    folders = [fold(one.path).split("/") for one in touched if one.folder]
-    files = [fold(one.path).split("/") for one in touched if not one.folder]
-    return Reach(folders, files), frozenset(name for one in touched for name in one.tasks)
+    folders = [fold(path.path).split("/") for path in touched if path.folder]
+    files = [fold(path.path).split("/") for path in touched if not path.folder]
+    return Reach(folders, files), frozenset(name for path in touched for name in path.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +226,19 @@ class Viewpoint:
         names = {x.resource.key for x, _ in against}
         mine = [x for x, how in judged if how is None and x.resource.key in names]
         mine = [x for x in mine if self.as_own(x) is Relation.MINE]
-        own = Cover(mine)
-        found = [
-            GuardFinding(one.path, *against[n])
-            for one in touched
-            for n in cover.matching(one)
-            if one.concerns(against[n][0], self.actor)
-            and not any(mine[m].resource == against[n][0].resource for m in own.matching(one))
+        own_cover = Cover(mine)
+        findings = [
+            GuardFinding(change.path, *against[n])
+            for change in touched
+            for n in cover.matching(change)
+            if change.concerns(against[n][0], self.actor)
+            and not any(
+                mine[m].resource == against[n][0].resource for m in own_cover.matching(change)
+            )
         ]
-        return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
+        return sorted(
+            findings, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key)
+        )
 
     def severity(self, lease: Lease) -> Severity | None:
         """The severity of touching this lease; None if the actor may, as under a parent session."""
@@ -270,8 +255,8 @@ class Viewpoint:
         """
         mine = [x for x in leases if self.as_own(x, parents=parents) is Relation.MINE]
         cover = Cover(mine)
-        found = {n for one in touched for n in cover.matching(one)}
-        return sorted((mine[n] for n in found), key=lambda x: x.key)
+        matches = {n for change in touched for n in cover.matching(change)}
+        return sorted((mine[n] for n in matches), key=lambda x: x.key)
 
     def seen(self, lease: Lease, layer: str) -> LeaseView:
         """The lease as the actor sees it."""
@@ -303,9 +288,9 @@ def still_blocks(
         return proven and names_grant(commit.named, commit.recorded, lease, layer)
 
     return any(
-        not is_own_work(one)
-        for one in carried
-        if any(x.path == finding.path and x.concerns(lease, actor) for x in one.touched)
+        not is_own_work(commit)
+        for commit in carried
+        if any(x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
     )
 
 
@@ -344,30 +329,30 @@ class Cover:
                     head = parsed.head[0] if parsed.head else None
                     self._wild.setdefault(head, []).append((parsed, number))
 
-    def matching(self, one: Touched) -> set[int]:
+    def matching(self, change: Touched) -> set[int]:
         """The indexes of the leases that cover a path, by pattern or as their task's file."""
-        found = {number for name in one.tasks for number in self._tasks.get(name, ())}
-        segments = tuple(fold(one.path).split("/"))
+        matches = {number for name in change.tasks for number in self._tasks.get(name, ())}
+        segments = tuple(fold(change.path).split("/"))
         for end in range(1, len(segments) + 1) if all(segments) else ():
-            found.update(self._literal.get(segments[:end], ()))
-        if one.folder:  # leases below it, too
+            matches.update(self._literal.get(segments[:end], ()))
+        if change.folder:  # leases below it, too
             depth = len(segments)
             below = (some for head, some in self._literal.items() if head[:depth] == segments)
-            found.update(number for some in below for number in some)
+            matches.update(number for some in below for number in some)
         for head in (segments[0], None):
             for parsed, number in self._wild.get(head, ()):
-                if number not in found and _covers(parsed, one):
-                    found.add(number)
-        return found
+                if number not in matches and _covers(parsed, change):
+                    matches.add(number)
+        return matches
 
 
-def _covers(parsed: resources.Pattern, one: Touched) -> bool:
-    if not one.folder:
-        return resources.covers(parsed, one.path)
+def _covers(parsed: resources.Pattern, change: Touched) -> bool:
+    if not change.folder:
+        return resources.covers(parsed, change.path)
     try:
-        return resources.overlap(parsed, resources.parse(resources.escape(one.path)))
+        return resources.overlap(parsed, resources.parse(resources.escape(change.path)))
     except resources.PatternError:  # a name that no pattern can have: compare the heads
-        segments = fold(one.path).split("/")
+        segments = fold(change.path).split("/")
         return all(a == b for a, b in zip(parsed.head, segments, strict=False))
 
 
@@ -394,12 +379,12 @@ class GuardReport:
 
         The remote may have failed to answer for one layer only.
         """
-        found = [
+        findings = [
             replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
             for f in self.findings
         ]
-        found.sort(key=lambda f: f.severity is not Severity.BLOCK)
-        return replace(self, findings=tuple(found))
+        findings.sort(key=lambda f: f.severity is not Severity.BLOCK)
+        return replace(self, findings=tuple(findings))
 
 
 class Freshness:

@@ -18,8 +18,8 @@ from gitlease.core.errors import (
     Rollback,
     Unavailable,
 )
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, Instant, humanize_duration, rfc3339
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import (
     ROW_SHAPE,
     Actor,
@@ -30,8 +30,6 @@ from gitlease.core.lease import (
     Sighting,
     relation,
 )
-from gitlease.core.ledger import Notice
-from gitlease.core.policy import Policy
 from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
 from gitlease.core.shape import JSON, Damaged
 from gitlease.core.view import LeaseView
@@ -51,7 +49,6 @@ from gitlease.guard.rules import (
     Touched,
     Unreachable,
     Viewpoint,
-    WatchFiles,
     reach_of,
     renew_at,
     still_blocks,
@@ -77,7 +74,7 @@ class GuardService:
 
     def __init__(
         self,
-        watch: WatchFiles,
+        watch: WatchFolder,
         store: Callable[[], LedgerStore],
         *,
         clock: Clock,
@@ -124,11 +121,11 @@ class GuardService:
             freshness.add_ledger(cached, self._age_ms(cached) // MS)
             if cached.doubt:
                 continue  # its leases are not those of the people here
-            found = view.judge(touched, cached.leases.near(*reach))
-            findings += found
+            judged = view.judge(touched, cached.leases.near(*reach))
+            findings += judged
             if freshness.failure is not None and not self._is_young(cached):
-                old |= {f.lease.lease_id for f in found}
-            views |= {f.lease.lease_id: view.seen(f.lease, cached.layer) for f in found}
+                old |= {f.lease.lease_id for f in judged}
+            views |= {f.lease.lease_id: view.seen(f.lease, cached.layer) for f in judged}
         self._notice_losses(self._cached(self._in_use))
         report = self._report(freshness)
         return replace(report, findings=tuple(findings), views=views, old=frozenset(old))
@@ -140,15 +137,15 @@ class GuardService:
 
         ``carried`` are all commits of a push.
         """
-        lost_paths = {one.path for one in lost}
+        lost_paths = {path.path for path in lost}
         kept = tuple(
-            found
-            for found in report.findings
-            if found.path in lost_paths
+            finding
+            for finding in report.findings
+            if finding.path in lost_paths
             or still_blocks(
-                found,
+                finding,
                 carried,
-                layer=report.views[found.lease.lease_id].layer,
+                layer=report.views[finding.lease.lease_id].layer,
                 actor=self._actor,
             )
         )
@@ -325,10 +322,10 @@ class GuardService:
         return cached
 
     def _store(self, layer: str) -> LedgerStore:
-        own = layer == LOCAL_LAYER
-        if own not in self._stores:
-            self._stores[own] = self._local() if own else self._open()
-        return self._stores[own]
+        is_local = layer == LOCAL_LAYER
+        if is_local not in self._stores:
+            self._stores[is_local] = self._local() if is_local else self._open()
+        return self._stores[is_local]
 
     def _view(self, cached: CachedLedger) -> Viewpoint:
         moment = Moment(now=self._clock.now(), seen=cached.seen)
@@ -384,9 +381,9 @@ class GuardService:
             if cached is None:
                 clear += [0] if judged else []
                 continue
-            own = cached.leases.of_person(self._actor.holder)
-            held += [x for x in own if x.expires_at > now]
-            runs = any(x.session is not None for x in own)
+            leases = cached.leases.of_person(self._actor.holder)
+            held += [x for x in leases if x.expires_at > now]
+            runs = any(x.session is not None for x in leases)
             runs = runs or bool(cached.doubt)  # or nobody would be warned of it
             free = not runs and not cached.leases.has_others(self._actor.holder)
             if judged:
@@ -468,23 +465,11 @@ MAX_BYTES = 256 * 1024 * 1024
 LONGEST_MESSAGE = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptWatch:
-    """What is kept before the leases, in the first line of their file."""
-
-    layer: str
-    version: str
-    received: Instant
-    policy: Policy
-    damage: tuple[str, ...]
-    notices: tuple[Notice, ...]
-    doubt: str
-
-
 class WatchFolder:
     """The kept leases of each layer, beside its other state, and the idle marker in ``folder``.
 
-    ``origin`` is what the idle markers of this process are made from.
+    It only saves work between two hooks, and never fails. ``origin`` is what the idle markers of
+    this process are made from.
     """
 
     def __init__(
@@ -492,14 +477,12 @@ class WatchFolder:
     ) -> None:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
         self._notes = Notes(folder)
-        self._read: dict[str, tuple[tuple[int, ...], _KeptWatch, LeaseRows]] = {}
+        self._read: dict[str, tuple[tuple[int, ...], CachedLedger]] = {}
 
     def load(self, layer: str) -> CachedLedger | None:
-        known, read = StateFolder(self._state(layer)).load(), self._load(layer)
-        if read is None:
-            return None
-        kept, rows = read
-        if (kept.layer, kept.version) != (layer, known.version if known else ""):
+        """Return what is kept of a layer, if it is of the head that this clone has now."""
+        known, kept = StateFolder(self._state(layer)).load(), self._load(layer)
+        if kept is None or (kept.layer, kept.version) != (layer, known.version if known else ""):
             return None
         now = self._clock.now()
         # A sighting of before a reboot, or a clock that was set back, counts anew.
@@ -507,22 +490,22 @@ class WatchFolder:
             return None
 
         def seen(lease: Lease) -> Sighting | None:
-            file = rows.file_of(lease)
+            file = kept.leases.file_of(lease)
             return known.sighting(file) if known is not None and file else None
 
         received = kept.received if known is None else known.received
-        return CachedLedger(leases=rows, seen=seen, **{**vars(kept), "received": received})
+        return replace(kept, seen=seen, received=received)
 
     def save(self, watched: CachedLedger) -> None:
         file = self._file(watched.layer)
         with contextlib.suppress(OSError):
             make_folders(os.path.dirname(file))
-            kept = _KeptWatch(**{x: getattr(watched, x) for x in _KeptWatch.__annotations__})
-            lines = (json.dumps(JSON.dump(kept)), *watched.leases.rows, "")
+            # The leases stay the lines that they are: only those that a change may touch are built.
+            lines = (json.dumps(JSON.dump(watched, "leases", "seen")), *watched.leases.rows, "")
             store_text(file, "\n".join(lines), form=FORM)
-            self._read[watched.layer] = _mark(file), kept, watched.leases
+            self._read[watched.layer] = _mark(file), watched
 
-    def _load(self, layer: str) -> tuple[_KeptWatch, LeaseRows] | None:
+    def _load(self, layer: str) -> CachedLedger | None:
         """What is kept, which is read once; None where it is not whole."""
         file = self._file(layer)
         with contextlib.suppress(OSError, ValueError, RecursionError, Invalid):
@@ -532,14 +515,16 @@ class WatchFolder:
                 rows = LeaseRows(lines[:-1])
                 if not rows.are_sound():
                     return None
-                self._read[layer] = mark, JSON.load(_KeptWatch, json.loads(first)), rows
-            return self._read[layer][1:]
+                fields = {"leases": rows, "seen": lambda _lease: None}
+                self._read[layer] = mark, JSON.load(CachedLedger, json.loads(first), **fields)
+            return self._read[layer][1]
         return None
 
     def _file(self, layer: str) -> str:
         return os.path.join(self._state(layer), FILE)
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
+        """Write the marker for the shims, unless the heads of the layers are no longer these."""
         now = self._clock.now().wall_ms // MS
         write_idle_marker(self._folder, idle, self._origin, now=now)
         # Whoever moved a head meanwhile took the marker of before it away, and this one came after.
@@ -549,11 +534,13 @@ class WatchFolder:
                 drop_idle_marker(self._folder)
 
     def unreachable(self) -> Unreachable | None:
+        """Return the last failure to reach the remote; None if it was reached since."""
         with contextlib.suppress(Damaged):
             return JSON.load(Unreachable, self._notes.get(FAILURE, self._state("")))
         return None
 
     def set_unreachable(self, failure: Unreachable | None) -> None:
+        """Keep a failure, so that hooks do not each wait for the same remote; None: it answers."""
         if failure is None:
             self._notes.drop(FAILURE, self._state(""))
         else:

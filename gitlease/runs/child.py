@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 
 from gitlease.core.errors import Invalid, NotFound
 from gitlease.git.files import share
@@ -173,11 +174,21 @@ def is_talked_to() -> bool:
         return False
 
 
+@contextlib.contextmanager
+def handling(
+    handle: Callable[[int, FrameType | None], object] | signal.Handlers, *signums: int
+) -> Iterator[None]:
+    """In this block of the main thread these signals are handled so, and afterwards as before."""
+    before = {signum: signal.signal(signum, handle) for signum in signums}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
 def stop_like(signum: int) -> None:
     """Stop the group of this process as the terminal would, until a shell continues it."""
-    before = signal.signal(signum, signal.SIG_DFL)
-    try:
+    with handling(signal.SIG_DFL, signum):
         sys.stderr.flush()
         os.kill(0, signum)
-    finally:
-        signal.signal(signum, before)

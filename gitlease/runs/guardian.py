@@ -169,8 +169,8 @@ class Watch:
     def run(self) -> None:
         """Watch until it gets its goodbye, or has ended the group."""
         while True:
-            left = LONGEST_NAP if self._until is None else (self._until - self._now()) / 1_000
-            if wait_readable([self._line.fileno()], min(LONGEST_NAP, left)):
+            seconds = LONGEST_NAP if self._until is None else (self._until - self._now()) / 1_000
+            if wait_readable([self._line.fileno()], min(LONGEST_NAP, seconds)):
                 try:
                     data = self._line.recv(4_096)
                 except OSError:

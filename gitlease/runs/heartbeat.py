@@ -84,9 +84,9 @@ class Heartbeat:
         with self._changed:
             for lease_id in lease_ids:
                 self._glanced.pop((lease_id, listener), None)
-                left = [x for x in self._listeners.pop(lease_id, []) if x != listener]
-                if left:
-                    self._listeners[lease_id] = left
+                others = [x for x in self._listeners.pop(lease_id, []) if x != listener]
+                if others:
+                    self._listeners[lease_id] = others
                 else:
                     self._keeping.drop([lease_id])
             self._changed.notify_all()
@@ -187,12 +187,12 @@ class Heartbeat:
 
     def _notices(self, lost: Sequence[Lost]) -> list[tuple[Listener, Lost]]:
         notices = []
-        for one in lost:
-            lease_id = one.hold.grant.lease_id
+        for loss in lost:
+            lease_id = loss.hold.grant.lease_id
             for listener in self._listeners.pop(lease_id, ()):
                 self._glanced.pop((lease_id, listener), None)
-                notices.append((listener, one))
-            log("warning", "%s", one.error.message)
+                notices.append((listener, loss))
+            log("warning", "%s", loss.error.message)
         return notices
 
 
@@ -270,10 +270,10 @@ def new_heartbeat(
 def kept(place: RunPlace, resource: Resource) -> Iterator[None]:
     """Renew one's own leases of a resource in this block; a loss is left to their next use."""
     now, heartbeat = place.ledger.clock.now(), heartbeat_of(place)
-    own = [x for x in place.ledger.own_live() if x.answers_to(place.actor) and not x.parked]
+    leases = [x for x in place.ledger.own_live() if x.answers_to(place.actor) and not x.parked]
     holds = [
         Hold(grant=grant_of(x), since=now, duration_ms=x.expires_at - now.wall_ms)
-        for x in own
+        for x in leases
         if x.resource == resource
     ]
 
@@ -291,12 +291,12 @@ def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:
 
     A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
-    limit, own = ENDING, list[Lease]()
+    limit, leases = ENDING, list[Lease]()
     with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew
-        own = place.ledger.own_live()
-    if ends := [x.expires_at for x in own if x.lease_id in lease_ids]:
-        left = (max(ends) - place.ledger.clock.now().wall_ms) / MS
-        limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
+        leases = place.ledger.own_live()
+    if ends := [x.expires_at for x in leases if x.lease_id in lease_ids]:
+        seconds = (max(ends) - place.ledger.clock.now().wall_ms) / MS
+        limit = round(max(ENDING_LEAST, min(ENDING, seconds / CONTACTS)), 1)
     return place.again(time_limit=limit, patience=ENDING).ledger
 
 

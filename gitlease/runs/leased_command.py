@@ -9,7 +9,6 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from gitlease.core.errors import (
@@ -31,10 +30,9 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.engine.stepping import settle_landed
-from gitlease.engine.transaction import fresh_id
 from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
-from gitlease.runs.child import check_executable, fork_into_background
+from gitlease.runs.child import check_executable, fork_into_background, handling
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.heartbeat import at_the_end, new_heartbeat
 from gitlease.runs.records import (
@@ -45,13 +43,10 @@ from gitlease.runs.records import (
     STOPPED,
     WAITING,
     RunRecord,
-    RunsFolder,
-    forget,
     lines_of,
     record_of,
     remember,
     runs_of,
-    write_brief,
 )
 from gitlease.runs.supervisor import ENDING as ENDINGS
 from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
@@ -136,18 +131,14 @@ def claim_to_run(
 
 @dataclass(frozen=True, slots=True)
 class LeasedCommand:
-    """A command, and what was claimed for it."""
+    """A command, what was claimed for it, and the record of its run as it begins."""
 
     place: RunPlace
     answer: Answer
     request: RunRequest
+    record: RunRecord
 
-    def run(
-        self,
-        *,
-        on_start: Callable[[SupervisedProcess], None] = lambda _process: None,
-        on_stop: OnStop = lambda _why: None,
-    ) -> Ended:
+    def run(self, *, on_start: Callable[[], None], on_stop: OnStop) -> Ended:
         """Run the command while what was claimed is held; it is not released here.
 
         Raises NoCommand, CannotExecute, Invalid and LeaseLost if the command never ran.
@@ -164,17 +155,23 @@ class LeasedCommand:
         try:
             with SupervisedProcess(grace=grace, stops=request.stops) as process:
                 now = clock.now()
-                left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
-                if left <= 0:
+                time_left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
+                if time_left <= 0:
                     raise LeaseLost(
                         "its time was over before the command could be started", loss=Loss.EXPIRED
                     )
-                until, runner = now.boot_ms + left, os.getpid()
-                note = partial(remember, self.place, self.answer, pool=request.pool)
-                note()  # and by the command itself, before it runs
-                before = partial(note, runner=runner, present=False)
-                process.start(request.words, env, request.directory, before, until_ms=until)
-                on_start(process)
+                remember(self.place, self.record)
+
+                def note() -> None:
+                    # In the command's own process, before it becomes that: what runs is recorded,
+                    # even if this process is killed meanwhile.
+                    pid = os.getpid()
+                    record = replace(self.record, pid=pid, pid_started=started_at(pid))
+                    remember(self.place, record)
+
+                until = now.boot_ms + time_left
+                process.start(request.words, env, request.directory, note, until_ms=until)
+                on_start()
                 return Supervisor(
                     process,
                     heartbeat,
@@ -192,8 +189,8 @@ class LeasedCommand:
         env = local_variables_cleared(os.environ)
         if os.environ.get("GIT_DIR"):
             words = ("rev-parse", "--git-dir")
-            found = run_git(words, cwd=self.request.directory, timeout=TIMEOUT)
-            if found.code != 0:  # a folder that no .git names: the variables alone do
+            answer = run_git(words, cwd=self.request.directory, timeout=TIMEOUT)
+            if answer.code != 0:  # a folder that no .git names: the variables alone do
                 repository = self.place.repository
                 env |= {"GIT_DIR": repository.git_dir}
                 env |= {"GIT_WORK_TREE": top} if (top := repository.toplevel) else {}
@@ -210,7 +207,7 @@ class LeasedCommand:
             "GITLEASE_EXPIRES_AT": rfc3339(ends),
         }
         if brief := self.request.brief:
-            env["GITLEASE_BRIEF"] = write_brief(self.place, self.answer, brief)
+            env["GITLEASE_BRIEF"] = runs_of(self.place).write_brief(self.record, brief)
         if self.request.layer:  # a remote of a flag has a state of its own: no variable names it
             env["GITLEASE_LAYER"] = self.request.layer
         return env
@@ -256,12 +253,12 @@ class LeasedCommand:
         What it bound is unbound instead. ``hurried``: somebody waits for its end, so the remote
         gets only ``HURRY`` seconds. With ``failed`` it counts as a failure.
         """
-        gone = {one.hold.grant.lease_id for one in lost}
-        grants = [x for x in self._grants_left() if x.lease_id not in gone]
+        lost_ids = {loss.hold.grant.lease_id for loss in lost}
+        grants = [x for x in self._grants_left() if x.lease_id not in lost_ids]
         joined = {view.lease_id for view in self.answer.leases if view.renewals}
         granted = [x for x in grants if x.lease_id not in joined]
         bound = [x for x in grants if x.lease_id in self.answer.bound]
-        forget(self.place, self.answer)  # first: what follows would take it for a dead run
+        runs_of(self.place).retire(self.record)  # else what follows takes it for a dead run
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
                 ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
@@ -299,10 +296,10 @@ class LeasedCommand:
 
     def _below(self) -> dict[str, Lease]:
         """What the command claimed in the session of this run, which ends with it."""
-        actor, own = self.place.actor, {view.lease_id for view in self.answer.leases}
+        actor, claimed = self.place.actor, {view.lease_id for view in self.answer.leases}
         if actor.session_explicit:
             return {}
-        return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=own)}
+        return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=claimed)}
 
     def _complete(self) -> tuple[int, list[str], list[BaseException]]:
         """Finish what is left; return how many are finished, warnings, and what was in the way."""
@@ -324,7 +321,7 @@ class LeasedCommand:
         for grant in grants:
             try:
                 with ends_orderly(ignored=finisher is not None), _time_limit(limit):
-                    told = finish(grant.resource)
+                    messages = finish(grant.resource)
             except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
                 obstacles.append(why)
                 reason = why.message if isinstance(why, GitleaseError) else "interrupted"
@@ -333,7 +330,7 @@ class LeasedCommand:
                 warnings.append(f"{grant.resource} was not {what}: {reason}")
             else:
                 finished += 1
-                warnings += _about(ledger, told)
+                warnings += _about(ledger, messages)
         if finisher and finished == len(grants):  # a task that was handed on waits
             finished = self._completed()
         return finished, warnings, obstacles
@@ -364,21 +361,21 @@ class LeasedCommand:
     def parked(self) -> str | None:
         """The reason for which the command parked its task; None if it did not."""
         ids = {view.lease_id for view in self.answer.leases}
-        own = (x for x in self._known() or () if x.lease_id in ids and x.parked)
-        return next((x.reason or "" for x in own if x.state is State.ACTIVE), None)
+        records = (x for x in self._known() or () if x.lease_id in ids and x.parked)
+        return next((x.reason or "" for x in records if x.state is State.ACTIVE), None)
 
     def _known(self) -> Sequence[Lease] | None:
         """The records of what was claimed, by this clone's copy; None if that cannot be read."""
-        ledger, found = self.place.ledger, list[Lease]()
+        ledger, records = self.place.ledger, list[Lease]()
         try:
             if ledger.known_ledger() is None:
                 return None
             for name in dict.fromkeys(view.resource for view in self.answer.leases):
                 with contextlib.suppress(Invalid):  # as if it were gone
-                    found += ledger.known_records(parse_resource(name))
+                    records += ledger.known_records(parse_resource(name))
         except GitleaseError:
             return None
-        return found
+        return records
 
 
 def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:
@@ -391,15 +388,15 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
     ledger, actor = at_the_end(place, ()), place.actor
     pending = list(ledger.store.pending(ledger.layer))
     look = ledger.look() if pending else ledger.known_look()
-    leases = () if look is None else look.leases
-    own = [x for x in leases if x.resource in resources and same_person(x.holder, actor.holder)]
-    own = [x for x in own if x.session is not None and x.session == actor.session]
-    joined = {x.resource for x in own if x.renewals}
+    every = () if look is None else look.leases
+    leases = [x for x in every if x.resource in resources and same_person(x.holder, actor.holder)]
+    leases = [x for x in leases if x.session is not None and x.session == actor.session]
+    joined = {x.resource for x in leases if x.renewals}
     fresh = [x for x in resources if x not in joined]
-    if fresh and (pending or any(not x.renewals for x in own)):
+    if fresh and (pending or any(not x.renewals for x in leases)):
         acts.release(ledger, fresh)
     if joined and not actor.session_explicit:  # another's session may have held it before
-        unbind(ledger, [grant_of(x) for x in own if x.renewals])
+        unbind(ledger, [grant_of(x) for x in leases if x.renewals])
 
 
 def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> str:
@@ -416,43 +413,34 @@ def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> 
 # --- how a process ends -------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def ends_orderly(*, ignored: bool = False) -> Iterator[None]:
+def ends_orderly(*, ignored: bool = False) -> contextlib.AbstractContextManager[None]:
     """Turn signals that end a process into SystemExit, in the main thread only."""
     usual = (signal.SIG_DFL, signal.SIG_IGN) if ignored else (signal.SIG_DFL,)
 
     def leave(signum: int, _frame: object) -> None:
         raise SystemExit(128 + signum)
 
-    before = {}
     handled = threading.current_thread() is threading.main_thread()
-    for signum in (signal.SIGTERM, signal.SIGHUP) if handled else ():
-        if signal.getsignal(signum) in usual:
-            before[signum] = signal.signal(signum, leave)
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+    signums = (signal.SIGTERM, signal.SIGHUP) if handled else ()
+    return handling(leave, *(x for x in signums if signal.getsignal(x) in usual))
 
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
     """Raise OutOfTime after so many seconds; 0: never."""
+
+    def leave(_signum: int, _frame: object) -> None:
+        raise OutOfTime
+
     if not seconds:
         yield
         return
-
-    def leave(signum: int, _frame: object) -> None:
-        raise OutOfTime
-
-    before = signal.signal(signal.SIGALRM, leave)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with handling(leave, signal.SIGALRM):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,16 +469,16 @@ def run_claimed(
     a claim and ``LeasedCommand.run`` raise: then all is given back.
     """
     answer, started = claim(), False
-    command = LeasedCommand(place, answer, request)
+    command = LeasedCommand(place, answer, request, record_of(place, answer))
 
-    def on_start(_process: object) -> None:
+    def on_start() -> None:
         nonlocal started
         started = True
 
     try:
         on_claim(answer)
         briefed = replace(request, brief=brief(answer) if brief else "")
-        ended = LeasedCommand(place, answer, briefed).run(on_start=on_start, on_stop=on_stop)
+        ended = replace(command, request=briefed).run(on_start=on_start, on_stop=on_stop)
     except GitleaseError as refusal:
         warnings = (*refusal.warnings, *command.give_back())
         raise refusal.with_(warnings=warnings) from None
@@ -503,8 +491,6 @@ def run_claimed(
     return Ran(answer=answer, ended=ended, finished=finished, released=released, warnings=warnings)
 
 
-LONGEST_COMMAND = 200  # words that are kept to be shown
-LONGEST_WORD = 1_000
 STARTED, REFUSED = b"+", b"-"
 
 Print = Callable[[str], None]
@@ -517,28 +503,27 @@ def dispatch(
     *,
     say: Print,
     on_stop: OnStop,
-) -> RunRecord:
+) -> LeasedCommand:
     """Run a command in the background under what was claimed; returns once it runs.
 
     ``say`` prints a line to the log, and ``on_stop`` why the command is stopped. If it does not
     come to run, the lease is released again, and LeaseHeld, NotFound or Invalid say why.
     """
-    runs, command, holds = runs_of(place), LeasedCommand(place, answer, request), holds_of(answer)
-    number = new_number(place)
+    runs, holds = runs_of(place), holds_of(answer)
     record = record_of(
         place,
         answer,
-        number=number,
-        command=tuple(word[:LONGEST_WORD] for word in request.words[:LONGEST_COMMAND]),
-        log=runs.file_of(number),
+        command=request.words,
         grace_ms=grace_ms(request.grace, holds) if holds else 0,
         pool=request.pool,
     )
+    record = replace(record, log=runs.log_of(record.id))
+    command = LeasedCommand(place, answer, request, record)
     try:
         runs.begin(record)
         word = fork_into_background(
             record.log,
-            lambda report: _in_background(command, runs, record, report, say, on_stop),
+            lambda report: _in_background(command, report, say, on_stop),
             with_parent=bool(request.pool),
         )
     except OSError as error:
@@ -546,9 +531,12 @@ def dispatch(
     except GitleaseError as refusal:
         _fail(command, refusal)
     runs.tidy()
+    latest = runs.latest_of(record)
     if word == STARTED:
-        return runs.latest_of(record)
-    runs.forget(record.id)
+        return replace(command, record=latest)
+    # A record that names the runner itself is that of a dead run, whose leases others give back.
+    if word or latest.runner == record.runner:
+        runs.forget(record)
     if word.startswith(REFUSED):
         _fail(command, Invalid(word[1:].decode("utf-8", "replace")))
     raise Invalid(
@@ -557,33 +545,21 @@ def dispatch(
     )
 
 
-def new_number(place: RunPlace) -> str:
-    """A new number of a run or a pool; they sort by time."""
-    return f"{place.ledger.clock.now().wall_ms:015d}-{fresh_id()[:8]}"
-
-
 def _fail(command: LeasedCommand, why: GitleaseError) -> NoReturn:
     raise why.with_(warnings=(*why.warnings, *command.give_back()))
 
 
 def _in_background(
-    command: LeasedCommand,
-    runs: RunsFolder,
-    record: RunRecord,
-    report: Callable[[bytes], None],
-    say: Print,
-    on_stop: OnStop,
+    command: LeasedCommand, report: Callable[[bytes], None], say: Print, on_stop: OnStop
 ) -> int:
     """Hold the leases while the command runs, and release them: what the runner process does."""
     gc.enable()  # this may last for hours
-    pid = os.getpid()
-    record = replace(record, runner=pid, runner_started=started_at(pid))
-    started = False
+    pid, started, runs = os.getpid(), False, runs_of(command.place)
+    record = replace(command.record, runner=pid, runner_started=started_at(pid))
+    command = replace(command, record=record)
 
-    def on_start(process: SupervisedProcess) -> None:
-        nonlocal record, started
-        record = replace(record, pid=process.pid)
-        runs.save(record)
+    def on_start() -> None:
+        nonlocal started
         started = True
         report(STARTED)
 
@@ -595,7 +571,7 @@ def _in_background(
         report(REFUSED + str(refusal).encode("utf-8", "replace")[:4_000])
         return 1
     record = replace(
-        record,
+        runs.latest_of(record),
         ended_at=command.place.ledger.clock.now().wall_ms,
         outcome=ended.outcome,
         exit=ended.status,

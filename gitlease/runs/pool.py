@@ -45,23 +45,20 @@ from gitlease.git.repository import (
     remove_worktree,
 )
 from gitlease.git.run import local_variables_cleared
+from gitlease.runs.child import handling
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import (
-    LONGEST_COMMAND,
-    LONGEST_WORD,
     LeasedCommand,
     OnStop,
     Print,
     RunRequest,
     dispatch,
-    new_number,
 )
 from gitlease.runs.records import (
     DONE,
     FAILED,
     GIVEN_BACK,
     LOST,
-    POOLS,
     STOPPED,
     WAITING,
     RunRecord,
@@ -94,10 +91,8 @@ class JobEnd:
 class Job:
     """A run in the background that works on one task."""
 
-    def __init__(
-        self, command: LeasedCommand, record: RunRecord, clean_up: Callable[[], str | None]
-    ) -> None:
-        self._command, self.record, self._clean_up = command, record, clean_up
+    def __init__(self, command: LeasedCommand, clean_up: Callable[[], str | None]) -> None:
+        self._command, self.record, self._clean_up = command, command.record, clean_up
         self.began, self._stopped = time.monotonic(), False
 
     @property
@@ -316,7 +311,7 @@ class PoolTaker:
         self,
         place: RunPlace,
         request: PoolRequest,
-        start: Callable[[RunPlace, Answer, RunRequest], RunRecord],
+        start: Callable[[RunPlace, Answer, RunRequest], LeasedCommand],
         *,
         warn: Callable[[str], None],
         stop_level: Callable[[], int],
@@ -403,8 +398,8 @@ class PoolTaker:
         log = ask(tree, "reflog", "show", "--format=%H %gs", f"refs/heads/{branch}", "--")
         moves = [x.partition(" ") for x in os.fsdecode(log.out).splitlines()]
         for commit, _, why in moves:
-            found = self._place.queue.find(task.resource, ref=commit).entry
-            if not why.startswith(MOVED) or found is None or not found.task.is_done:
+            entry = self._place.queue.find(task.resource, ref=commit).entry
+            if not why.startswith(MOVED) or entry is None or not entry.task.is_done:
                 if commit != moves[0][0]:
                     ask(tree, "reset", "-q", "--keep", commit, timeout=CHECKOUT)
                 return
@@ -472,7 +467,7 @@ class PoolTaker:
             if not is_over:
                 raise
             reading = self._place.queue.queue(ref=self._base)
-        left = 0
+        count = 0
         for entry in reading.entries:
             name, view = entry.task.resource.text, entry.lease
             if name in self.stranded or name in without:
@@ -480,18 +475,18 @@ class PoolTaker:
             if entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
                 continue
             if not is_over:
-                left += 1
+                count += 1
             elif entry.claimable and name not in self._taken:  # a warning has said why
                 self.stranded[name] = "it could not be claimed here"
             elif entry.claimable or view is None or view.state == "active":
-                left += 1
+                count += 1
             else:  # its edge, or the margin of time, still keeps the task
                 why = f"the lease of {view.holder} has expired, and nobody works on it"
                 if view.free_at is not None:
                     why += f"; others may take it from {view.free_at:%H:%M:%SZ} on"
                 self.stranded[name] = why
                 self._warn_once(f"{name} is stranded: {why}")
-        return left
+        return count
 
     def _start(
         self,
@@ -502,16 +497,17 @@ class PoolTaker:
         clean_up: Callable[[], str | None],
     ) -> Job | None:
         request = replace(request, brief=self._request.brief(answer, task), stops=True)
-        command = LeasedCommand(place, answer, request)
-        stops = self._stop_level() > 0
-        for text in (*answer.warnings, *(command.give_back() if stops else ())):
+        for text in answer.warnings:
             self._warn_once(text)
-        if stops:
+        if self._stop_level() > 0:
+            unstarted = LeasedCommand(place, answer, request, record_of(place, answer))
+            for text in unstarted.give_back():
+                self._warn_once(text)
             clean_up()
             return None
         name = answer.leases[0].resource
         try:
-            record = self._start_run(place, answer, request)
+            command = self._start_run(place, answer, request)
         except Unavailable:
             raise
         except GitleaseError as refusal:
@@ -520,7 +516,7 @@ class PoolTaker:
             return None
         self.stranded.pop(name, None)
         self._taken.add(name)
-        return Job(command, record, clean_up)
+        return Job(command, clean_up)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
@@ -585,13 +581,18 @@ def work(
             fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
         except PolicyRefused as refusal:
             raise refusal.with_(by_setting=asked is None) from None
-    with _stop_requests() as stops, _own_environment(request.worktrees):
-        number = new_number(place)
+    stops = list[int]()
+    with (
+        handling(lambda signum, _frame: stops.append(signum), *STOPS),
+        _own_environment(request.worktrees),
+    ):
+        words, nothing = request.run.words, Answer(status="work")
+        record = record_of(place, nothing, words, jobs=limits.jobs, counts={})
 
         def stop_level() -> int:
             return min(2, sum(1 if x == signal.SIGINT else 2 for x in stops))
 
-        request = replace(request, run=replace(request.run, pool=number))
+        request = replace(request, run=replace(request.run, pool=record.id))
         start = partial(dispatch, say=say, on_stop=on_stop)
         taker = PoolTaker(place, request, start, warn=warn, stop_level=stop_level)
 
@@ -607,7 +608,7 @@ def work(
             pause=lambda seconds: pause(seconds, pool.running, book.record),
             clock=time.monotonic,
         )
-        book = _Book(place, request, limits, number)
+        book = _Book(place, record)
         book.update(pool, taker)
         outcome = FAILED
         try:
@@ -627,20 +628,9 @@ def work(
 class _Book:
     """Keeps the record of a pool, for other processes. It never fails."""
 
-    def __init__(
-        self, place: RunPlace, request: PoolRequest, limits: PoolLimits, number: str
-    ) -> None:
-        self._runs, self._clock, self.left = runs_of(place, POOLS), place.ledger.clock, 0
-        self._counted = 0.0
-        words = request.run.words[:LONGEST_COMMAND]
-        self.record = record_of(
-            place,
-            Answer(status="work"),
-            number=number,
-            command=tuple(word[:LONGEST_WORD] for word in words),
-            jobs=limits.jobs,
-            counts={},
-        )
+    def __init__(self, place: RunPlace, record: RunRecord) -> None:
+        self._runs, self._clock, self.left = runs_of(place), place.ledger.clock, 0
+        self._counted, self.record = 0.0, record
         self._runs.tidy()
 
     def update(self, pool: Pool, taker: PoolTaker, outcome: str | None = None) -> None:
@@ -657,7 +647,6 @@ class _Book:
             self.record, counts=counts, stranded=stranded, outcome=outcome, ended_at=ended
         )
         with contextlib.suppress(OSError):
-            self._runs.make()
             self._runs.save(self.record)
 
 
@@ -672,15 +661,3 @@ def _own_environment(worktrees: bool) -> Iterator[None]:
         yield
     finally:
         os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """The signals received in this block that ask the pool to end."""
-    received = list[int]()
-    before = {x: signal.signal(x, lambda signum, _: received.append(signum)) for x in STOPS}
-    try:
-        yield received
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)

@@ -1,17 +1,19 @@
-"""The records of runs in a clone's private folder: those in the background, and all that are alive.
+"""The records of runs in a clone's private folder, one a run.
 
-Only their owner can read them: the arguments and the output of a command may be secret.
+A record is in ``alive`` until the leases are given back, so that another process can do that for a
+run that was killed. Then it goes, or in the background moves to ``runs``, where the log is. Only
+their owner can read them: the arguments and the output of a command may be secret.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
@@ -23,17 +25,17 @@ from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.core.shape import JSON, Damaged
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
+from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import (
     alone,
     drop_leftovers,
     load_json,
     make_folders,
     open_regular,
-    share,
-    store_json,
+    replace_file,
 )
 from gitlease.git.repository import short_host
-from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs
+from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs, wait_for_end
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -42,15 +44,16 @@ if TYPE_CHECKING:
     from gitlease.git.repository import Repository
 
 OURS = "gitlease: "  # begins the lines of a log that are not the command's
-FOLDER, LIVE, POOLS = "runs", "alive", "pools"
+ALIVE, ENDED, POOLS = "alive", "runs", "pools"
 KEPT = 50  # ended runs
 MOST = 2_000  # records that are ever read
 LARGEST = 1_048_576
+LONGEST_COMMAND, LONGEST_WORD = 200, 1_000  # words, and characters, that are kept to be shown
 LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: its end
 CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE, LAST_LINE = 65_536, 2_048  # bytes of a log
 ENDING = 60.0  # seconds, beside its grace, for a run to end: its release may ask four times
-STEP, FOLLOWED = 0.05, 0.2
+FOLLOWED = 0.2  # seconds between two looks at a log
 RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
 RUNNING, KILLED = "running", "killed"
@@ -64,11 +67,12 @@ class RunRecord:
     """The record of a run. Times are wall-clock milliseconds.
 
     ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's.
-    ``outcome`` is None while it runs, and stays so if the runner was killed. ``finished`` counts
-    its leases that ended completed. ``granted`` are those that it was granted itself, ``joined``
-    those that its session held before; the others it has bound. ``alone``: nobody else speaks in
-    its session. ``namespace`` is that of the process numbers. ``result`` is the task's, ``DONE`` or
-    another one, once it was given back.
+    Only in the background are the words of its ``command`` kept. ``outcome`` is None while it runs,
+    and stays so if the runner was killed. ``finished`` counts its leases that ended completed.
+    ``granted`` are those that it was granted itself, ``joined`` those that its session held before;
+    the others it has bound. ``alone``: nobody else speaks in its session. ``namespace`` is that of
+    the process numbers. ``result`` is the task's, ``DONE`` or another one, once it was given back.
+    ``git_dir`` is that of the work tree whose other sessions are told of it; "" for none.
 
     ``pool`` is the number of the pool that started it. A pool has a record without leases, with the
     number of its tasks by their results and the names of those that are ``stranded``.
@@ -101,6 +105,7 @@ class RunRecord:
     message: str | None = None
     finished: int | None = None
     result: str | None = None
+    git_dir: str = ""
     pool: str = ""
     jobs: int = 0
     counts: Mapping[str, int] | None = None
@@ -108,23 +113,19 @@ class RunRecord:
 
 
 class RunsFolder:
-    """The runs in a clone's private folder; ``boot_id`` is that of this machine now."""
+    """The runs and pools in a clone's private folder; ``boot_id`` is that of this machine now."""
 
-    def __init__(self, private: str, boot_id: str, folder: str = FOLDER) -> None:
-        self._folder, self._boot_id = os.path.join(private, folder), boot_id
+    def __init__(self, private: str, boot_id: str) -> None:
+        self._private, self._boot_id = private, boot_id
 
-    def file_of(self, number: str, ending: str = LOG) -> str:
-        """A file of a run: its log, unless another one is named."""
-        return os.path.join(self._folder, number + ending)
-
-    def make(self) -> None:
-        """Make the folder. Raises OSError."""
-        make_folders(self._folder, 0o700)
+    def log_of(self, number: str) -> str:
+        """The log of a run in the background."""
+        return os.path.join(self._private, ENDED, number + LOG)
 
     def begin(self, record: RunRecord) -> None:
-        """Record a run that begins. Raises OSError, and LeaseHeld for a lease that a run has."""
-        self.make()
-        with alone(self._folder):
+        """Record a background run. Raises OSError, and LeaseHeld for a lease that one has."""
+        make_folders(os.path.join(self._private, ENDED), 0o700)
+        with alone(os.path.join(self._private, ENDED)):
             other = self._running(lambda x: not set(record.lease_ids).isdisjoint(x.lease_ids))
             if other is not None:
                 shared = next(x for x in other.lease_ids if x in record.lease_ids)
@@ -137,32 +138,51 @@ class RunsFolder:
             self.save(record)
 
     def save(self, record: RunRecord) -> None:
-        """Write a record atomically. Raises OSError."""
-        before = os.umask(0o077)
-        try:
-            store_json(self.file_of(record.id, RECORD), {"format": FORMAT, **JSON.dump(record)})
-        finally:
-            os.umask(before)
+        """Write a record atomically, where it belongs by now. Raises OSError."""
+        is_over = record.result is not None
+        folder = POOLS if record.jobs else ENDED if is_over else ALIVE
+        make_folders(os.path.join(self._private, folder), 0o700)
+        text = json.dumps({"format": FORMAT, **JSON.dump(record)})
+        _replace(self._file(folder, record), text.encode())
 
-    def every(self) -> tuple[RunRecord, ...]:
-        """All recorded runs, the newest first."""
-        names: list[str] = []
-        with contextlib.suppress(OSError):
-            names = sorted(n for n in os.listdir(self._folder) if n.endswith(RECORD))[-MOST:]
-        found = [record for name in names if (record := self._load(name)) is not None]
-        return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
+    def _file(self, folder: str, record: RunRecord, ending: str = RECORD) -> str:
+        return os.path.join(self._private, folder, record.id + ending)
+
+    def alive(self) -> tuple[RunRecord, ...]:
+        """The runs that have not given back their leases; some of them may be dead."""
+        return self._records(ALIVE)
+
+    def background(self) -> tuple[RunRecord, ...]:
+        """The runs in the background, the newest first."""
+        return tuple(x for x in self._records(ALIVE, ENDED) if x.command)
+
+    def pools(self) -> tuple[RunRecord, ...]:
+        """The pools, the newest first."""
+        return self._records(POOLS)
+
+    def _records(self, *folders: str) -> tuple[RunRecord, ...]:
+        by_id: dict[str, RunRecord] = {}  # a record may be moved while they are read
+        for folder in folders:
+            names: list[str] = []
+            with contextlib.suppress(OSError):
+                listed = os.listdir(os.path.join(self._private, folder))
+                names = sorted(n for n in listed if n.endswith(RECORD))[-MOST:]
+            records = (self._load(folder, name) for name in names)
+            by_id |= {x.id: x for x in records if x is not None}
+        return tuple(sorted(by_id.values(), key=lambda x: (x.began_at, x.id), reverse=True))
 
     def live(self, layer: str) -> frozenset[str]:
         """The ids of the leases of a layer that live runs have."""
-        records = (x for x in self.every() if x.layer == layer and self.is_alive(x))
+        records = (x for x in self.alive() if x.layer == layer and self.is_alive(x))
         return frozenset(lease_id for record in records for lease_id in record.lease_ids)
 
     def dead(self, layer: str, actor: Actor) -> tuple[DeadRun, ...]:
         """The dead runs of this person under leases of a layer, but those of a pool that runs."""
-        own = (x for x in self.every() if x.layer == layer and same_person(x.holder, actor.holder))
-        dead = [x for x in own if self.is_dead(x)]
-        pools = RunsFolder(os.path.dirname(self._folder), self._boot_id, POOLS)
-        running = {x.id for x in pools.every() if pools.runs(x)} if dead else set[str]()
+        records = (
+            x for x in self.alive() if x.layer == layer and same_person(x.holder, actor.holder)
+        )
+        dead = [x for x in records if self.is_dead(x)]
+        running = {x.id for x in self.pools() if self.runs(x)} if dead else set[str]()
         return tuple(self._dead_run(x) for x in dead if x.pool not in running)
 
     def _dead_run(self, record: RunRecord) -> DeadRun:
@@ -175,12 +195,13 @@ class RunsFolder:
             granted=tuple(x for x in grants if x.lease_id in record.granted),
             bound=tuple(x for x in grants if x.lease_id not in kept),
             alone=record.alone,
-            forget=lambda: self.forget(record.id),
+            forget=lambda: self.retire(record),
         )
 
     def latest_of(self, record: RunRecord) -> RunRecord:
         """The latest record of a run; the same if that cannot be read."""
-        return self._load(record.id + RECORD) or record
+        records = (self._load(folder, record.id + RECORD) for folder in (ALIVE, ENDED))
+        return next(filter(None, records), record)
 
     def runs(self, record: RunRecord) -> bool:
         """Whether its runner still runs."""
@@ -208,12 +229,12 @@ class RunsFolder:
 
     def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
         """The newest run of a resource, or the newest that is ``running``. Raises NotFound."""
-        of_layer = (x for x in self.every() if x.layer == layer)
-        found = [x for x in of_layer if resource in map(parse_resource, x.resources)]
-        if not found:
+        of_layer = (x for x in self.background() if x.layer == layer)
+        records = [x for x in of_layer if resource in map(parse_resource, x.resources)]
+        if not records:
             raise NotFound(f"no run of {resource} is known in this clone", resource=resource.text)
-        live = (x for x in found if self.state_of(x) == RUNNING)
-        return next(live, found[0]) if running else found[0]
+        live = (x for x in records if self.state_of(x) == RUNNING)
+        return next(live, records[0]) if running else records[0]
 
     def in_the_way(
         self, sessions: Sequence[str | None], resource: str | None, layer: str
@@ -225,20 +246,19 @@ class RunsFolder:
         return self._running(lambda x: x.layer == layer and resource in x.resources)
 
     def _running(self, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
-        every = (record for record in self.every() if matches(record))
+        every = (record for record in self.background() if matches(record))
         return next((record for record in every if self.state_of(record) == RUNNING), None)
 
     def stop(self, record: RunRecord) -> RunRecord:
         """Stop a run and wait for its end; return its record then. Unavailable if it goes on."""
-        over = time.monotonic() + record.grace_ms / MS + ENDING
         if self.runs(record):
             for signum in (signal.SIGTERM, signal.SIGCONT):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(record.runner, signum)
-        while self.runs(record):
-            if time.monotonic() >= over:
-                raise Unavailable(f"the run of session {record.session} has not ended yet")
-            time.sleep(STEP)
+            patience = record.grace_ms / MS + ENDING
+            wait_for_end(record.runner, record.runner_started, seconds=patience)
+        if self.runs(record):
+            raise Unavailable(f"the run of session {record.session} has not ended yet")
         return self.latest_of(record)
 
     def follow(self, record: RunRecord, write: Callable[[bytes], None]) -> None:
@@ -255,7 +275,7 @@ class RunsFolder:
     def parts(self, record: RunRecord, *, start: int = 0) -> Iterator[bytes]:
         """The log of a run from an offset on, in parts."""
         with contextlib.suppress(OSError):
-            opened = open_regular(self.file_of(record.id))
+            opened = open_regular(self.log_of(record.id))
             if opened is None:
                 return
             with opened:
@@ -271,39 +291,62 @@ class RunsFolder:
         """The end of the log of a run, and whether it is cut."""
         start = 0
         with contextlib.suppress(OSError):
-            size = os.stat(self.file_of(record.id), follow_symlinks=False).st_size
+            size = os.stat(self.log_of(record.id), follow_symlinks=False).st_size
             start = max(0, size - most)
         return b"".join(self.parts(record, start=start)), start > 0
 
-    def forget(self, number: str) -> None:
-        """Forget a run. It never fails."""
-        for ending in (LOG, BRIEF, RECORD):
-            with contextlib.suppress(OSError):
-                os.unlink(self.file_of(number, ending))
+    def retire(self, record: RunRecord) -> None:
+        """Let go of a run whose leases are given back, or lost. It never fails."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._file(ALIVE, record, BRIEF))
+        with contextlib.suppress(OSError):
+            if record.command:
+                os.rename(self._file(ALIVE, record), self._file(ENDED, record))
+            else:
+                os.unlink(self._file(ALIVE, record))
+
+    def forget(self, record: RunRecord) -> None:
+        """Forget a run and its log. It never fails."""
+        for folder in (ALIVE, ENDED, POOLS):
+            for ending in (BRIEF, LOG, RECORD):
+                with contextlib.suppress(OSError):
+                    os.unlink(self._file(folder, record, ending))
+
+    def write_brief(self, record: RunRecord, text: str) -> str:
+        """Write the brief of a run, which goes with it; return its file. Raises Invalid."""
+        file = self._file(ALIVE, record, BRIEF)
+        try:
+            make_folders(os.path.dirname(file), 0o700)
+            _replace(file, text.encode())
+        except OSError as error:
+            raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
+        return file
 
     def tidy(self) -> None:
-        """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
-        drop_leftovers(self._folder)
-        ended = [record for record in self.every() if not self.runs(record)]
-        for record in ended[KEPT:]:
-            self.forget(record.id)
+        """Forget the oldest that have ended, and shorten the logs of the others. It never fails."""
+        for folder in (ALIVE, ENDED, POOLS):
+            drop_leftovers(os.path.join(self._private, folder))
+        ended = [x for x in self._records(ENDED) if not self.runs(x)]
+        pools = [x for x in self.pools() if not self.runs(x)]
+        for record in (*ended[KEPT:], *pools[KEPT:]):
+            self.forget(record)
         for record in ended[:KEPT]:
             with contextlib.suppress(OSError):
-                _shorten(self.file_of(record.id))
+                _shorten(self.log_of(record.id))
 
-    def _load(self, name: str) -> RunRecord | None:
-        found = load_json(os.path.join(self._folder, name), LARGEST)
+    def _load(self, folder: str, name: str) -> RunRecord | None:
+        document = load_json(os.path.join(self._private, folder, name), LARGEST)
         number = name.removesuffix(RECORD)
         with contextlib.suppress(Damaged):
-            if isinstance(found, dict) and found.get("format") == FORMAT:
-                return JSON.load(RunRecord, found, id=number, log=self.file_of(number))
+            if isinstance(document, dict) and document.get("format") == FORMAT:
+                return JSON.load(RunRecord, document, id=number, log=self.log_of(number))
         return None
 
 
-def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:
-    """The runs in the background of a clone."""
+def runs_of(place: RunPlace) -> RunsFolder:
+    """The runs of a clone."""
     private = os.path.join(place.repository.common_dir, "gitlease")
-    return RunsFolder(private, place.ledger.clock.now().boot_id, folder)
+    return RunsFolder(private, place.ledger.clock.now().boot_id)
 
 
 def lines_of(log: bytes) -> list[str]:
@@ -314,26 +357,38 @@ def lines_of(log: bytes) -> list[str]:
     return [line for line in lines if line and not line.startswith(OURS)]
 
 
+def _replace(file: str, data: bytes) -> None:
+    before = os.umask(0o077)
+    try:
+        replace_file(file, data)
+    finally:
+        os.umask(before)
+
+
 def _shorten(log: str) -> None:
     size = os.stat(log, follow_symlinks=False).st_size
-    if size <= LONGEST_LOG:
-        return
-    temporary = f"{log}.{os.getpid()}.tmp"
-    with open(log, "rb") as opened:
-        opened.seek(size - LONGEST_LOG)
-        rest = opened.read(LONGEST_LOG).partition(b"\n")[2]
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as opened_anew:
-        share(temporary, handle)
-        opened_anew.write(CUT % (size - len(rest)) + rest)
-    os.replace(temporary, log)
+    if size > LONGEST_LOG:
+        with open(log, "rb") as opened:
+            opened.seek(size - LONGEST_LOG)
+            rest = opened.read(LONGEST_LOG).partition(b"\n")[2]
+        _replace(log, CUT % (size - len(rest)) + rest)
 
 
-def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> RunRecord:
-    """A record of a run under these leases, which begins now; this process is its runner."""
-    now, leases, runner = place.ledger.clock.now(), answer.leases, more.pop("runner", os.getpid())
+def record_of(
+    place: RunPlace,
+    answer: Answer,
+    command: Sequence[str] = (),
+    *,
+    shown: bool = True,
+    **more: Any,
+) -> RunRecord:
+    """The record of a run under these leases, which begins now; this process is its runner.
+
+    ``shown``: other sessions in the work tree are told of it.
+    """
+    now, leases, runner = place.ledger.clock.now(), answer.leases, os.getpid()
     return RunRecord(
-        id=number,
+        id=f"{now.wall_ms:015d}-{fresh_id()[:8]}",  # which sorts by time
         holder=place.actor.holder,
         session=place.actor.session or "",
         layer=place.layer,
@@ -343,47 +398,22 @@ def record_of(place: RunPlace, answer: Answer, *, number: str, **more: Any) -> R
         tokens=tuple(view.token for view in leases),
         began_at=now.wall_ms,
         boot_id=now.boot_id,
+        namespace=numbered_in(),
+        granted=tuple(x.lease_id for x in leases if not x.renewals),
+        joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),
+        alone=not place.actor.session_explicit,
+        git_dir=place.repository.git_dir if shown else "",
+        command=tuple(word[:LONGEST_WORD] for word in command[:LONGEST_COMMAND]),
         runner=runner,
         runner_started=started_at(runner),
         **more,
     )
 
 
-def alive_in(place: RunPlace) -> RunsFolder:
-    """A record of each run of this clone that has not given back its leases."""
-    return runs_of(place, LIVE)
-
-
-def remember(
-    place: RunPlace, answer: Answer, *, runner: int = 0, present: bool = True, pool: str = ""
-) -> None:
-    """Record that this process, of a ``runner``, works under these leases. It never fails."""
-    leases, own = answer.leases, os.getpid()
-    record = record_of(
-        place,
-        answer,
-        number=_run_id(answer),
-        runner=runner or own,
-        pid=own if runner else 0,
-        pid_started=started_at(own) if runner else "",
-        namespace=numbered_in(),
-        granted=tuple(x.lease_id for x in leases if not x.renewals),
-        joined=tuple(x.lease_id for x in leases if x.renewals and x.lease_id not in answer.bound),
-        alone=not place.actor.session_explicit,
-        pool=pool,
-    )
-    runs = alive_in(place)
+def remember(place: RunPlace, record: RunRecord) -> None:
+    """Keep the record of a run that works under its leases. It never fails."""
     with contextlib.suppress(OSError):
-        runs.make()
-        runs.save(record)
-    if present:
-        place.note_run(record.id)
-
-
-def forget(place: RunPlace, answer: Answer) -> None:
-    """Forget a run that has given back its leases, or lost them. It never fails."""
-    alive_in(place).forget(_run_id(answer))
-    place.forget_run(_run_id(answer))
+        runs_of(place).save(record)
 
 
 def is_process_alive(view: LeaseView) -> bool | None:
@@ -392,31 +422,8 @@ def is_process_alive(view: LeaseView) -> bool | None:
     return bool(started_at(view.pid or 0)) if here else None
 
 
-def write_brief(place: RunPlace, answer: Answer, text: str) -> str:
-    """Write the brief of a run; it is forgotten with the run. Raises Invalid."""
-    runs = alive_in(place)
-    file = runs.file_of(_run_id(answer), BRIEF)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        runs.make()
-        with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
-            share(file, opened.fileno())
-            opened.write(text)
-    except OSError as error:
-        raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
-    return file
-
-
-def _run_id(answer: Answer) -> str:
-    # Lease ids are untrusted, and this names a file.
-    return sha256(answer.leases[0].lease_id.encode()).hexdigest()[:24]
-
-
 class RunPlace(Protocol):
-    """One person in one repository, with the session of one ledger.
-
-    ``note_run`` and ``forget_run`` show other sessions of a work tree what runs in it.
-    """
+    """One person in one repository, with the session of one ledger."""
 
     @property
     def repository(self) -> Repository: ...
@@ -432,5 +439,3 @@ class RunPlace(Protocol):
     def again(self) -> Callable[..., Self]: ...
     def main_branch(self) -> str | None: ...
     def learn_main_branch(self) -> str | None: ...
-    def note_run(self, run_id: str) -> None: ...
-    def forget_run(self, run_id: str) -> None: ...

@@ -170,15 +170,15 @@ class Supervisor:
     def _next_state(self, *, has_ended: bool) -> RunState:
         if self.state is RunState.RUNNING:
             return RunState.GONE if has_ended else RunState.RUNNING
-        left = self._left_ms()
+        time_left = self._left_ms()
         if self.state is RunState.ENDING:
             # A command that was asked to end has not ended before what it started has.
             if has_ended and not self._command.group_is_left:
                 return RunState.GONE
-            if left > 0:
+            if time_left > 0:
                 return RunState.ENDING
             self._command.kill()
-        return RunState.GONE if has_ended or left <= -UNENDING * MS else RunState.KILLING
+        return RunState.GONE if has_ended or time_left <= -UNENDING * MS else RunState.KILLING
 
     def _lose(self, lost: Lost) -> None:
         # Called in a thread of the heartbeat, or in ``look``.
@@ -213,8 +213,8 @@ class Supervisor:
         until = self._kill_at
         if running:  # if no loss is possible any more, the guardian stays for our own death
             held = [*map(self._heartbeat.left_ms, self._held.copy())]
-            left = min(held or [hold.duration_ms for hold in self._holds])
-            until = now.boot_ms + self._grace + left
+            time_left = min(held or [hold.duration_ms for hold in self._holds])
+            until = now.boot_ms + self._grace + time_left
         # A little longer than planned: the guardian acts only if this run does not.
         until += min(early_ms(hold) for hold in self._holds) // 2
         if not self._command.guard(until):
@@ -232,8 +232,8 @@ class Supervisor:
             shortest = min(hold.duration_ms for hold in self._holds)
             return min(LONGEST_NAP, shortest / MS / NAPS)
         # What the command started is no child of ours, so nothing wakes us at its end.
-        left = self._left_ms() / MS if self.state is RunState.ENDING else STEP
-        return max(0.0, min(STEP, left))
+        seconds = self._left_ms() / MS if self.state is RunState.ENDING else STEP
+        return max(0.0, min(STEP, seconds))
 
     def _left_ms(self) -> int:
         """Milliseconds until the command is killed, once it was asked to end."""
@@ -292,10 +292,6 @@ class SupervisedProcess:
         os.close(self._wake)
         if self._prompts:  # a program goes on after this
             os.environ.pop(NO_PROMPT, None)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid if self._process else 0
 
     def start(
         self,

@@ -18,10 +18,9 @@ from gitlease.guard import presence
 from gitlease.guard.notes import has_traces, note_asked
 from gitlease.guard.presence import (
     ToolServer,
-    is_noted,
     live_servers,
+    live_sessions,
     note_server,
-    sessions_of,
 )
 from gitlease.settings.identity import (
     AGENTS,
@@ -157,9 +156,8 @@ def begin_conversation(
     common_dir: str, host: str, session_id: str, *, clears: bool, now: float
 ) -> None:
     """Note that a conversation of this process's host begins; ``clears``: after ``/clear``."""
-    if presence.has_conversations(common_dir):
-        session = agent_session(host, _plain(session_id))
-        presence.begin_conversation(common_dir, session, working_parent(), clears=clears, now=now)
+    session = agent_session(host, _plain(session_id))
+    presence.begin_conversation(common_dir, session, working_parent(), clears=clears, now=now)
 
 
 def end_conversation(context: AgentContext, host: str, session_id: str, *, now: float) -> str:
@@ -180,7 +178,7 @@ def is_pending(workspace: Workspace, session: str, number: str) -> bool:
     """Whether a conversation that ended a minute ago has not been continued; ends it if so."""
     common, now = workspace.repository.common_dir, workspace.ledger.clock.now().wall_ms / MS
     pending = presence.end_takes_effect(common, number)
-    return pending and not is_noted(common, here(0) or "", session, now=now)
+    return pending and session not in live_sessions(common, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,8 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
     if told and not _has_ended(workspace):
         return ToolSession(workspace, workspace)
     now = workspace.ledger.clock.now().wall_ms / MS
-    live = sessions_of(workspace.repository.common_dir, here(0) or "", working_parent(), now=now)
+    common = workspace.repository.common_dir
+    live = live_sessions(common, now=now, process=working_parent())
     if before is not None and before in live:
         session = before
     elif len(live) == 1:
@@ -252,12 +251,12 @@ def _of_tool_servers(
 
     ``process`` is the caller's host process, if known. Else its conversation must be recorded.
     """
-    common, machine, found = repository.common_dir, here(0) or "", set[str]()
-    for server in live_servers(common, machine):
-        live = sessions_of(common, machine, server.host, now=now)
+    common, sessions = repository.common_dir, set[str]()
+    for server in live_servers(common):
+        live = live_sessions(common, now=now, process=server.host)
         if live <= family and (live or (process[1] and server.host == process)):
-            found.update(server.leases.values())
-    return frozenset(found)
+            sessions.update(server.leases.values())
+    return frozenset(sessions)
 
 
 def in_session_of_server(workspace: Workspace, resources: Iterable[Resource]) -> Workspace:
@@ -291,14 +290,14 @@ def left_to_servers(
     ``goes_on``: the host ended the conversation to go on with another. The servers are given
     ``patience`` seconds to end, as with their host.
     """
-    common, machine = workspace.repository.common_dir, here(0) or ""
+    common = workspace.repository.common_dir
     now = workspace.ledger.clock.now().wall_ms / MS
     kept = set[str]()
-    for server in live_servers(common, machine):
+    for server in live_servers(common):
         leases = {x for x, name in server.leases.items() if name == session}
         if not leases or (server.told and not goes_on):
             continue
-        if sessions_of(common, machine, server.host, now=now) - {session}:
+        if live_sessions(common, now=now, process=server.host) - {session}:
             wait_for_end(server.pid, server.started, seconds=patience)
             kept |= leases if still_runs(server.pid, server.started) else set()
     return frozenset(kept)
@@ -310,7 +309,7 @@ def is_left_to_hooks(server: ToolSession, session: str | None, *, thread: str = 
         return False
     workspace = server.named
     now = workspace.ledger.clock.now().wall_ms / MS
-    if is_noted(workspace.repository.common_dir, here(0) or "", session, now=now):
+    if session in live_sessions(workspace.repository.common_dir, now=now):
         return True
     named = session == workspace.actor.session and not _has_ended(workspace)
     return named and is_ended_by_hook(workspace, thread=thread)

@@ -51,8 +51,8 @@ from gitlease.guard.presence import RUN, git_dirs_of, others
 from gitlease.install.agent_setup import distrust, set_up_agent, set_up_server
 from gitlease.install.git_hooks import hook_states, install
 from gitlease.install.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
-from gitlease.runs.records import LIVE, RunsFolder
-from gitlease.settings.identity import AGENTS, here, resolve_identity
+from gitlease.runs.records import RunsFolder
+from gitlease.settings.identity import AGENTS, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
 from gitlease.store.transport import Move, ask_about
@@ -471,14 +471,14 @@ class TrialPush:
 
 
 def sessions(of: Examined) -> Rows:
-    now, host = of.clock.now(), here(0) or ""
-    runs = RunsFolder(of.private, now.boot_id, LIVE)
-    every = runs.every()
+    now = of.clock.now()
+    runs = RunsFolder(of.private, now.boot_id)
+    every = runs.alive()
     seen = [
         f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})"
         for x in filter(runs.is_alive, every)
     ]
-    for y in others(git_dirs_of(of.repository.common_dir), (), host, now=now.wall_ms / MS):
+    for y in others(git_dirs_of(of.repository.common_dir), (), now=now.wall_ms / MS):
         if y.by != RUN:
             seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
     yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
@@ -490,7 +490,7 @@ def sessions(of: Examined) -> Rows:
         if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
             yield WARNING, f"{what}: your next claim or release here lets go of it"
         else:
-            yield WARNING, f"{what}, and has left its record", MENDS, partial(runs.forget, x.id)
+            yield WARNING, f"{what}, and has left its record", MENDS, partial(runs.retire, x)
 
 
 def private(of: Examined) -> Rows:

@@ -13,7 +13,7 @@ from gitlease.core.lease import Lease
 from gitlease.engine.stepping import settle_landed
 from gitlease.git.pushes import HEADS, commit_of, fetch_commits
 from gitlease.guard.notes import is_due
-from gitlease.runs.records import alive_in
+from gitlease.runs.records import runs_of
 from gitlease.tasks.files import landed, merged
 from gitlease.wiring.workspace import Workspace
 
@@ -80,8 +80,8 @@ class Landing:
         if main is None:
             return (), ""
         self.watch(main)
-        runs = alive_in(workspace)
-        running = {run.session for run in runs.every() if not runs.is_dead(run)} - {ended}
+        runs = runs_of(workspace)
+        running = {run.session for run in runs.alive() if not runs.is_dead(run)} - {ended}
         free = [lease for lease in leases if lease.session not in running]
         files = workspace.ledger.edges.files
         done = landed(workspace.repository, files, self._newer or main, free)

@@ -225,18 +225,6 @@ class Workspace:
             main=self.learn_main_branch(),
         )
 
-    def note_run(self, run_id: str) -> None:
-        """Note for other sessions that this process runs something in the work tree."""
-        from gitlease.guard.presence import note_run
-
-        note_run(self.repository, run_id, self.actor, now=self.clock.now().wall_ms / MS)
-
-    def forget_run(self, run_id: str) -> None:
-        """Forget a run that has ended."""
-        from gitlease.guard.presence import forget_run
-
-        forget_run(self.repository, run_id)
-
 
 def open_workspace(
     directory: str = ".",
@@ -319,7 +307,7 @@ def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
         if os.listdir(os.path.join(private, "alive")):
             from gitlease.runs.records import RunsFolder
 
-            return RunsFolder(private, clock.now().boot_id, "alive")
+            return RunsFolder(private, clock.now().boot_id)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from core.values import F001, JO, KIM
@@ -30,7 +31,7 @@ from gitlease.engine import (
     WhyNot,
     acts,
 )
-from gitlease.guard import GuardService, Touched
+from gitlease.guard import GuardService, Touched, WatchFolder
 
 F002, F003 = parse_resource("F002"), parse_resource("F003")
 HOUR, DAY = 3_600, 86_400
@@ -105,7 +106,12 @@ def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     world.of(ONE).park([parse_resource("src/")], seconds=HOUR)
     store, watch = world.of(ONE).store, MemoryWatch()
     guard = GuardService(
-        watch, lambda: store, clock=world.clock, actor=ONE, layers=["global"], max_age=DAY
+        cast(WatchFolder, watch),
+        lambda: store,
+        clock=world.clock,
+        actor=ONE,
+        layers=["global"],
+        max_age=DAY,
     )
     touched = [Touched("src/a.py"), Touched("docs/a.md")]
     world.clock.advance(890)

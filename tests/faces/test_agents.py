@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from faces.fake import Desk, make_desks
@@ -33,7 +33,7 @@ from gitlease.faces.agents import (
     events,
     handling,
 )
-from gitlease.guard import GuardService, NotedInbox
+from gitlease.guard import GuardService, NotedInbox, WatchFolder
 from gitlease.settings import AGENTS, MCP_EDITS
 
 pytestmark = pytest.mark.sampled(3)  # each starts real processes
@@ -106,7 +106,7 @@ class Seats:
         folder = str(self.root / ".git" / "gitlease")
         space.inbox = NotedInbox(folder, actor.holder, actor.session)
         space.guard = GuardService(
-            self.watch or MemoryWatch(),
+            cast(WatchFolder, self.watch or MemoryWatch()),
             lambda: self.desk.store,
             clock=self.desk.clock,
             actor=space.identity.actor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
@@ -28,6 +29,7 @@ from gitlease.guard import (
     Severity,
     Touched,
     Viewpoint,
+    WatchFolder,
     merged,
     still_blocks,
 )
@@ -71,11 +73,6 @@ def test_what_is_touched_follows_the_table(
     if held.paths and expected:
         expected = [*expected, "block tasks/F001.md F001"]
     assert found == expected
-
-
-def test_what_blocks_comes_first() -> None:
-    theirs, lapsed = lease(holder=KIM), lease(holder=KIM, resource=SRC, since=-2 * LAPSED)
-    assert severities(lapsed, theirs) == ["block tasks/F001.md F001", f"warn {HIT}"]
 
 
 def test_a_submodule_stands_for_all_that_is_in_it() -> None:
@@ -129,13 +126,6 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
     assert judged(*merged([LOGIN, lost]))
 
 
-def test_ones_own_leases_that_a_change_falls_under() -> None:
-    leases = [lease(resource=SRC), lease(), lease(resource="docs/"), lease(holder=KIM)]
-    for seconds, own in ((10, [SRC]), (LAPSED, [])):
-        found = Viewpoint(JO, DEFAULT_POLICY, moment(seconds)).under([LOGIN], leases)
-        assert [str(x.resource) for x in found] == own
-
-
 # --- how fresh that is --------------------------------------------------------------------------
 
 
@@ -162,7 +152,7 @@ class World(MemoryWorld):
             return self.store(who)
 
         return GuardService(
-            self.watch,
+            cast(WatchFolder, self.watch),
             open_store,
             clock=self.clock,
             actor=who,
@@ -325,18 +315,3 @@ def test_where_others_may_pass_there_is_no_gate(world: World) -> None:
     world.claims(JO, "F001")
     world.guard(one_holder=False).check([])
     assert world.watch.idle == IdleMarker()
-
-
-def test_every_layer_that_is_named_is_looked_at(world: World) -> None:
-    world.claims(KIM, layer="team")
-    assert world.guard().check([LOGIN]).findings == ()
-    (found,) = world.guard(layers=("global", "team")).check([LOGIN]).findings
-    assert found.lease.holder == KIM.holder
-
-
-def test_what_is_known_is_kept_for_the_next_hook_without_asking(world: World) -> None:
-    world.claims(JO)
-    world.remote.fetches.append(Fault.UNREACHABLE)  # whoever asked would stumble
-    world.guard().refresh()
-    assert [str(x.resource) for _, x in world.guard().held()] == [SRC]
-    assert list(world.remote.fetches) == [Fault.UNREACHABLE]

@@ -160,14 +160,6 @@ def test_each_run_has_words_of_its_own(tmp_path: Path) -> None:
     assert run.take() == ("to the run",)
 
 
-@pytest.mark.parametrize("session", ["../../up", "\ud800", "x" * 10_000, "\0"])
-def test_no_name_of_a_run_leads_elsewhere(tmp_path: Path, session: str) -> None:
-    run = NotedInbox(str(tmp_path / "in"), "../jo\0@example.com", session)
-    run.leave(["here"])
-    assert [x.name for x in tmp_path.iterdir()] == ["in"]
-    assert run.take() == ("here",)
-
-
 def test_words_take_the_marker_away_so_that_the_next_hook_looks(
     tmp_path: Path, words: NotedInbox
 ) -> None:

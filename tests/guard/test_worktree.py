@@ -190,34 +190,6 @@ def test_several_leases_each_once_and_in_their_order(messages: Messages) -> None
     assert (b"token=2" in newer, newer.count(b"F002")) == (False, 1)
 
 
-@pytest.mark.parametrize("resource", ["a=b", "päth/ö", '"q"', "a:b", "#1", "$(touch hacked)", "%s"])
-def test_odd_names_are_written_as_they_are(messages: Messages, resource: str) -> None:
-    after = messages.named(b"subject\n", f"{resource} token=1")
-    assert after == b"subject\n\n" + f"Gitlease: {resource} token=1\n".encode()
-    again = messages.named(after, f"{resource} token=2")
-    assert again == b"subject\n\n" + f"Gitlease: {resource} token=2\n".encode()
-    assert not (messages.root / "hacked").exists()
-
-
-def test_the_users_own_settings_of_trailers_change_nothing(messages: Messages) -> None:
-    before = b"subject\n\n" + SIGNED + b"Gitlease: F002 token=1\n"
-    for key, value in (
-        ("trailer.separators", "#"),
-        ("trailer.where", "start"),
-        ("trailer.ifexists", "doNothing"),
-        ("trailer.ifmissing", "doNothing"),
-        ("trailer.gitlease.ifexists", "replace"),
-        ("trailer.gitlease.key", "Other: "),
-        ("trailer.g.key", "Gitlease-Other: "),
-        ("trailer.gitlease.command", "echo hacked"),
-        ("trailer.sign.key", "Signed-off-by: "),
-        ("trailer.sign.ifexists", "add"),
-        ("trailer.sign.cmd", "echo Eve"),  # which git would run for every trailer of the user's
-    ):
-        messages.config(key, value)
-        assert messages.named(before) == before + LINE, key
-
-
 # --- files that are none --------------------------------------------------------------------------
 
 

@@ -24,7 +24,6 @@ from gitlease.runs import (
     Pool,
     PoolEvent,
     PoolLimits,
-    RunRecord,
 )
 
 
@@ -38,7 +37,6 @@ class ScriptedJob:
     seconds: float
     clock: Callable[[], float]
     stopped: bool = False
-    record: RunRecord = field(default_factory=lambda: cast(RunRecord, None))
 
     def poll(self) -> JobEnd | None:
         if self.stopped:

@@ -269,6 +269,3 @@ def test_a_wish_to_stop_is_term_grace_kill_and_no_loss(on_term: float | None, st
     assert (ended.exit, ended.stopped, ended.lost) == (status, True, ())
     assert world.reasons == [None]
     assert len(command.at("TERM")) == 1
-
-
-# --- exit statuses --------------------------------------------------------------------------------

@@ -14,16 +14,14 @@ from support.snapshots import check_words, raises
 
 from gitlease.core import Actor, LeaseHeld, NotFound, parse_resource, replace
 from gitlease.git import group_is_left, run, started_at, still_runs
-from gitlease.runs import RunRecord, RunsFolder, records
+from gitlease.runs import RunRecord, RunsFolder, records, show_in_pager
 
 F001 = parse_resource("F001")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunsFolder:
-    made = RunsFolder(str(tmp_path), "boot-1")
-    made.make()
-    return made
+    return RunsFolder(str(tmp_path), "boot-1")
 
 
 def record(number: int, folder: RunsFolder, *, resource: str = "F001") -> RunRecord:
@@ -39,7 +37,7 @@ def record(number: int, folder: RunsFolder, *, resource: str = "F001") -> RunRec
         lease_ids=(f"id-{number}",),
         tokens=(number,),
         command=("sh", "-c", "true \ud800"),
-        log=folder.file_of(name),
+        log=folder.log_of(name),
         began_at=number,
         boot_id="boot-1",
         runner=os.getpid(),
@@ -87,11 +85,20 @@ def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_
         folder.save(second)
     finally:
         os.umask(before)
-    assert folder.every() == (second, first)
-    assert [folder.state_of(x) for x in folder.every()] == ["ended", "running"]
-    modes = {stat.S_IMODE(x.stat().st_mode) for x in (tmp_path / "runs").iterdir()}
-    assert modes == {0o600}
-    assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) & 0o077 == 0
+    assert (folder.background(), folder.alive()) == ((second, first), (first,))
+    assert [folder.state_of(x) for x in folder.background()] == ["ended", "running"]
+    modes = {x.name: stat.S_IMODE(x.stat().st_mode) for x in tmp_path.rglob("*")}
+    assert modes == {"alive": 0o700, "runs": 0o700} | {
+        f"{x.id}.json": 0o600 for x in (first, second)
+    }
+
+
+def test_a_run_that_is_let_go_is_kept_if_it_has_a_log(folder: RunsFolder) -> None:
+    first, second = record(1, folder), replace(record(2, folder), command=())
+    for each in (first, second):
+        folder.begin(each)
+        folder.retire(each)
+    assert (folder.alive(), folder.background(), folder.latest_of(first)) == ((), (first,), first)
 
 
 def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
@@ -102,13 +109,11 @@ def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     assert folder.stop(gone) == gone, "a process of the same number is left alone"
 
 
-def test_a_dead_run_is_left_to_its_pool_while_that_runs(folder: RunsFolder, tmp_path: Path) -> None:
-    pools, actor = RunsFolder(str(tmp_path), "boot-1", "pools"), Actor("jo@example.com")
-    pools.make()
-    pool = record(1, folder)
+def test_a_dead_run_is_left_to_its_pool_while_that_runs(folder: RunsFolder) -> None:
+    actor, pool = Actor("jo@example.com"), replace(record(1, folder), jobs=2)
     folder.save(replace(record(2, folder), runner_started="0", pool=pool.id))
     for started, dead in ((pool.runner_started, 0), ("0", 1)):
-        pools.save(replace(pool, runner_started=started))
+        folder.save(replace(pool, runner_started=started))
         assert len(folder.dead("global", actor)) == dead
 
 
@@ -117,15 +122,14 @@ def test_only_the_last_ended_runs_are_remembered(
 ) -> None:
     monkeypatch.setattr(records, "KEPT", 3)
     for number in range(1, 8):
-        ended = number not in (1, 5)
-        folder.save(replace(record(number, folder), outcome="ended" if ended else None))
-        Path(folder.file_of(f"{number:015d}-x")).write_text("said")
-    folder.save(replace(record(5, folder), outcome=None))
-    for x in folder.every():
-        if x.outcome is not None:
-            folder.save(replace(x, runner_started="0"))
+        run = record(number, folder)
+        if number not in (1, 5):
+            run = replace(run, outcome="ended", result="done", runner_started="0")
+        folder.save(run)
+        Path(run.log).parent.mkdir(exist_ok=True)
+        Path(run.log).write_text("said")
     folder.tidy()
-    assert [x.began_at for x in folder.every()] == [7, 6, 5, 4, 1]
+    assert [x.began_at for x in folder.background()] == [7, 6, 5, 4, 1]
     assert len(list((tmp_path / "runs").glob("*.log"))) == 5
 
 
@@ -133,7 +137,7 @@ def test_the_log_of_an_ended_run_keeps_its_end(
     folder: RunsFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "LONGEST_LOG", 100)
-    ended = replace(record(1, folder), outcome="ended", runner_started="0")
+    ended = replace(record(1, folder), outcome="ended", result="done", runner_started="0")
     folder.save(ended)
     log = Path(ended.log)
     log.write_bytes(b"".join(b"line %03d\n" % n for n in range(100)))
@@ -179,3 +183,14 @@ def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> 
         folder.begin(second)
     folder.save(replace(ended, result="done"))
     folder.begin(second)
+
+
+def test_a_text_is_shown_in_the_pager_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text('#!/bin/sh\ncat >"$1"\n')
+    pager.chmod(0o755)
+    monkeypatch.setenv("GIT_PAGER", f"{pager} {tmp_path}/seen")
+    assert show_in_pager("a page\n")
+    assert (tmp_path / "seen").read_text() == "a page\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, sleeper
 from support.typed import Agent, Typist
 
-from gitlease.core import replace
-from gitlease.git import discover, notes_of
-from gitlease.guard import PRESENT, RECENT, forget_run, note_run, presence
+from gitlease.core import JSON, replace
+from gitlease.engine import Answer
+from gitlease.git import notes_of
+from gitlease.guard import PRESENT, RECENT, presence
+from gitlease.runs import record_of, remember, runs_of
 
 Clones = Callable[..., list[Path]]
 STASH = "npm test && git stash -u"
@@ -130,28 +133,29 @@ def test_a_session_that_is_over_is_in_nobodys_way(one: Agent, other: Agent, ends
         assert "89abcdef" in runs(one)
         one.at.clock.advance(1)
     else:
-        git_dir, key = str(one.at.clone / ".git"), f"claude {other.session}"
+        git_dir = str(one.at.clone / ".git")
+        name = presence._name(git_dir, f"claude {other.session}")
         found = next(x for _, x, _ in presence._notes([git_dir]) if "89ab" in x.session)
         now = one.at.clock.wall_ms / 1_000
         gone = replace(found, pid=2**22 - 1, started="1", proven=True)
-        presence.arrive(git_dir, key, replace(gone, proven=False), now=now)
+        notes_of(git_dir).put(PRESENT, name, JSON.dump(replace(gone, proven=False)), at=now)
         assert "89abcdef" in runs(one)  # seen once: it may have been started for one event
-        presence.arrive(git_dir, key, gone, now=now)
+        notes_of(git_dir).put(PRESENT, name, JSON.dump(gone), at=now)
     assert runs(one) == ""
     other.uses_a_tool()
     assert "89abcdef" in runs(one)
 
 
 def test_a_run_counts_as_long_as_it_lasts(one: Agent) -> None:
-    repository = discover(str(one.at.clone))
-    actor = one.at.open(".", session="run-7").identity.actor
-    note_run(repository, "7", actor, now=one.at.clock.wall_ms / 1_000)
+    space = one.at.open(".", session="run-7")
+    record = record_of(space, Answer(status="claimed"))
+    remember(space, record)
     one.at.clock.advance(10 * RECENT)
     assert "session run-7" in runs(one)
     one.at.env["GITLEASE_SESSION"] = "run-7"  # what runs under it is not another
     assert runs(one) == ""
     del one.at.env["GITLEASE_SESSION"]
-    forget_run(repository, "7")
+    runs_of(space).retire(record)
     assert runs(one) == ""
 
 
@@ -160,7 +164,7 @@ def test_it_is_the_runner_that_is_present_not_its_command(one: Agent, tmp_path: 
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     run = desk.start("run", "api", "--any", "--", *sleeper(tmp_path / "pid"), **quiet)
     number_in(tmp_path / "pid")
-    present = [x for _, x in notes_of(str(one.at.clone / ".git")).of(PRESENT).values()]
-    assert [x["pid"] for x in present if x["by"] == "run"] == [run.pid]
+    present = presence.others([str(one.at.clone / ".git")], (), now=time.time())
+    assert [x.pid for x in present if x.by == "run"] == [run.pid]
     run.terminate()
     run.wait(LONG)

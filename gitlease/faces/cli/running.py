@@ -354,7 +354,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
             replace(run.request, brief=run.brief(answer)),
             say=log_line,
             on_stop=lambda why: log_line(sentences.stopping(why)),
-        )
+        ).record
     except LeaseHeld as held:
         raise held.with_(hints=(*held.hints, *_logs_of_holder(call, held))) from None
     call.warnings += run.remarks(answer)
@@ -393,7 +393,7 @@ def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
 
 def _list(call: Call) -> None:
     runs, now = runs_of(call.workspace), call.now()
-    found = [(record, runs.state_of(record)) for record in runs.every()]
+    found = [(record, runs.state_of(record)) for record in runs.background()]
     table = Table(
         headings=HEADINGS,
         rows=[_row(record, state, now) for record, state in found],

@@ -32,7 +32,7 @@ from gitlease.runs.pool import (
     PoolRequest,
     work,
 )
-from gitlease.runs.records import DONE, FAILED, LOST, POOLS, RUNNING, WAITING, RunRecord, runs_of
+from gitlease.runs.records import DONE, FAILED, LOST, RUNNING, WAITING, RunRecord, runs_of
 from gitlease.verbs import run_text, sentences, wire
 from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.parameters import COMMAND_WORDS, DURATION
@@ -343,13 +343,13 @@ def _totals(pool: RunRecord, state: str, now: datetime) -> str:
 
 def show_status(call: Call) -> None:
     """Show the pools that run, or else the last one, with the runs of each."""
-    folder, runs, now = runs_of(call.workspace, POOLS), runs_of(call.workspace), call.now()
-    every, every_run = folder.every(), runs.every()
-    pools = [x for x in every if folder.state_of(x) == RUNNING] or [*every[:1]]
+    runs, now = runs_of(call.workspace), call.now()
+    every, every_run = runs.pools(), runs.background()
+    pools = [x for x in every if runs.state_of(x) == RUNNING] or [*every[:1]]
     shown: list[str | Table] = [] if pools else ["no pool has worked in this clone"]
     documents = list[dict[str, Any]]()
     for pool in pools:
-        state, own = folder.state_of(pool), [x for x in every_run if x.pool == pool.id]
+        state, own = runs.state_of(pool), [x for x in every_run if x.pool == pool.id]
         named = [(x, runs.state_of(x), runs.last_line(x)) for x in own]
         named.sort(key=lambda x: x[1] != RUNNING)
         rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]

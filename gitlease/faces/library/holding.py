@@ -38,7 +38,7 @@ from gitlease.faces.library.methods import (
     to_resources,
 )
 from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run
-from gitlease.runs.records import forget, remember
+from gitlease.runs.records import RunRecord, record_of, remember, runs_of
 from gitlease.verbs.claiming import claim_options, patterns_of
 from gitlease.verbs.doors import CloneDoor
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -313,7 +313,7 @@ class HeldLeases:
         self._beat, self._sharp, self._pid = heartbeat_of(workspace), sharp, os.getpid()
         self._granted: dict[str, Resource] = {}
         self._bound: dict[str, Grant] = {}
-        self._remembered: Answer | None = None  # the claim that this clone knows as a run's
+        self._remembered: RunRecord | None = None  # that this clone has of the first claim
         self._losses: list[Lost] = []
         self.ids: set[str] = set()
 
@@ -339,8 +339,8 @@ class HeldLeases:
         grants = {hold.grant.lease_id: hold.grant for hold in holds}
         self._granted |= {x: grant.resource for x, grant in grants.items() if x in new}
         if self._sharp and self._remembered is None:
-            self._remembered = answer
-            remember(self._workspace, answer, present=bool(answer.bound))
+            self._remembered = record_of(self._workspace, answer, shown=bool(answer.bound))
+            remember(self._workspace, self._remembered)
         self._bound |= {x: grant for x, grant in grants.items() if x in answer.bound}
         for lease_id in ended:
             self._granted.pop(lease_id, None)
@@ -379,7 +379,7 @@ class HeldLeases:
             if ours:
                 acts.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
             if self._remembered is not None:
-                forget(self._workspace, self._remembered)
+                runs_of(self._workspace).retire(self._remembered)
         except GitleaseError as refusal:
             # The work is done, and leases expire: no reason to fail what succeeded.
             names = ", ".join(x.text for x in (*ours.values(), *(g.resource for g in bound)))
