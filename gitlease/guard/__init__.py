@@ -1,4 +1,4 @@
-"""What others hold of what a commit or a push touches."""
+"""Others' leases on the files that a commit or a push touches."""
 
 from gitlease import exports
 

@@ -1,4 +1,4 @@
-"""What commits did: who stands for them, what they touch, and which tasks and grants they name."""
+"""Facts of commits: their people, the paths that they touch, the tasks and grants in them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TaskTouched:
 
     @property
     def starts(self) -> bool:
-        """Whether a task becomes one in progress, or begins as one."""
+        """Tell whether a task becomes one in progress, or begins as one."""
         if self.after is None or self.after.progress is not Progress.IN_PROGRESS:
             return False
         before = self.before
@@ -203,7 +203,7 @@ _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFacts:
-    """What one commit did. Times are the milliseconds at which its seconds begin.
+    """The facts of one commit. Times are the milliseconds at which its seconds begin.
 
     ``emails`` are those of its people: the author's first, as the project's mailmap has them, and
     then as they wrote them, for a mailmap makes nobody stop being that. ``helpers`` are those of
@@ -235,7 +235,7 @@ class CommitFacts:
 
     @property
     def dated_by_host(self) -> bool:
-        """Whether its author date may be that of a merge by the host: its work may be older."""
+        """Tell whether the host may have dated it by a merge: its work may be older."""
         return person_key(self.committer) in HOSTS and self.written == self.recorded
 
 
@@ -253,7 +253,7 @@ class CommitReader:
         self._by_mailmap = ("--bare", "-c", mailmap)  # and none of the work tree's
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
-        """What each of some commits did, by their full ids and in their order. Raises Invalid."""
+        """Read some commits, by their full ids and in their order. Raises Invalid."""
         facts = self.people(commits)
         changes = committed(self._repository, commits)
         asked = {email for fact in facts for email in fact.helpers}
@@ -284,11 +284,11 @@ class CommitReader:
             return None
 
     def canonical(self, emails: Iterable[str]) -> dict[str, str]:
-        """What the project's mailmap makes of addresses."""
+        """Map addresses by the project's mailmap."""
         return usual_addresses(self._bare, emails, self._by_mailmap)
 
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
-        """Who stands for some commits, and what they name, without their changes."""
+        """Read the people of some commits and the names in them, without their changes."""
         facts = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]

@@ -209,7 +209,7 @@ def _worktree(words: Sequence[str]) -> bool:
 
 
 def _checkout(words: Sequence[str]) -> bool:
-    """Whether it switches, forces or restores files: others may have edited the same ones."""
+    """Tell whether it switches, forces or restores files: others may have edited them."""
     before, dashes, _ = _split(words)
     named = [word for word in before if word == "-" or not word.startswith("-")]
     if _has(before, "p", "--patch"):
@@ -229,13 +229,13 @@ def _split(words: Sequence[str]) -> tuple[Sequence[str], bool, Sequence[str]]:
 
 
 def _plain(words: Sequence[str]) -> list[str]:
-    """Those that are no options."""
+    """Return the words that are no options."""
     before, _, after = _split(words)
     return [*(word for word in before if not word.startswith("-")), *after]
 
 
 def _has(words: Sequence[str], letters: str, *names: str) -> bool:
-    """Whether one of these options is given, alone or among other letters."""
+    """Tell whether one of these options is given, alone or among other letters."""
     options = _split(words)[0]
     short = (word for word in options if word[:1] == "-" and word[:2] != "--")
     return any(word in names for word in options) or any(

@@ -1,4 +1,4 @@
-"""Who works where, as far as this machine knows: agents, runs and tool servers, by notes.
+"""The sessions in each work tree, as far as this machine knows: agents, runs and tool servers.
 
 The notes of sessions name the git directory of the work tree, so that linked work trees are apart.
 
@@ -145,7 +145,7 @@ def live_sessions(common_dir: str, *, now: float, process: Process | None = None
 
 
 def is_alone(git_dirs: Collection[str], key: str) -> bool:
-    """Whether nothing is known of anybody else in these work trees."""
+    """Tell whether nothing is known of anybody else in these work trees."""
     return all(other == key for other, _, _ in (*_notes(git_dirs), *_runs(git_dirs)))
 
 
@@ -239,7 +239,7 @@ def shared_with(
     key: str = "",
     in_clone: bool = False,
 ) -> SharedTree | None:
-    """Who else works in this work tree, as far as this machine knows; None for nobody.
+    """Return the other sessions in this work tree that this machine knows; None for nobody.
 
     ``names`` are the sessions of the caller, and ``key`` is that of its note; ``now`` is in seconds
     since the epoch. ``in_clone``: in any work tree of the clone.
@@ -256,7 +256,7 @@ def shared_with(
 
 
 def _free_worktree(repository: Repository, name: str) -> str:
-    """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
+    """Find room for `git worktree add` beside a work tree: no such folder, no such branch."""
     fit, number = fit_name(name), 1
     while True:
         tried = fit if number == 1 else f"{fit}-{number}"
@@ -382,14 +382,14 @@ def begin_conversation(
 
 
 def end_takes_effect(common_dir: str, session: str) -> bool:
-    """Whether the end of a conversation is still pending, which it is no longer afterwards."""
+    """Close a conversation; return whether its end was still pending."""
     pending = [False]
     notes_of(common_dir).change(lambda tables: pending.append(_close(tables, session)))
     return pending[-1]
 
 
 def has_ended(common_dir: str, session: str, process: Process) -> bool:
-    """Whether a conversation ended in this process."""
+    """Tell whether a conversation ended in this process."""
     ended = notes_of(common_dir).get(ENDS, session)
     return bool(process[1]) and ended in ([*process, True], [*process, False])
 

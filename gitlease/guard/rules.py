@@ -52,7 +52,7 @@ class CachedLedger:
 
 @dataclass(frozen=True, slots=True)
 class IdleMarker:
-    """What a shim may rely on without asking: seconds since the epoch, 0 for never.
+    """The times until which a shim need not ask: seconds since the epoch, 0 for never.
 
     Until ``clear_until`` nobody else holds anything; until ``held_until`` something is held here,
     to be renewed from ``renew_at`` on. ``tasks``: a commit may claim a task, and ``below`` are the
@@ -112,7 +112,7 @@ COMMIT_SKEW = 60_000  # milliseconds by which the clocks of committers may diffe
 
 
 class Severity(Enum):
-    """What a finding does in guard mode ``block``."""
+    """The effect of a finding in guard mode ``block``."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -155,7 +155,7 @@ class Touched:
         return Touched(self.path, self.tasks | other.tasks, self.folder or other.folder, lost)
 
     def concerns(self, lease: Lease, actor: Actor) -> bool:
-        """Whether it is a change to this lease, if that covers it.
+        """Tell whether it is a change to this lease, if that covers it.
 
         Between the runs of one person only the trailers distinguish whose work a commit is.
         """
@@ -200,7 +200,7 @@ def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
 
 
 def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
-    """Where a lease must lie to cover any of these, and the tasks that it may be of instead."""
+    """Return the paths of a lease that covers any of these, and the tasks of one that does."""
     folders = [fold(path.path).split("/") for path in touched if path.folder]
     files = [fold(path.path).split("/") for path in touched if not path.folder]
     return Reach(folders, files), frozenset(name for path in touched for name in path.tasks)
@@ -275,7 +275,7 @@ class Viewpoint:
 def still_blocks(
     finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
 ) -> bool:
-    """Whether any of these commits touches the finding's path without being its lease's own work.
+    """Tell whether any commit touches the finding's path and is not its lease's own work.
 
     The trailer tells which commits are the lease's own: it names the present token. Anybody may
     land those once the remote has them. What the remote has not seen could be by anyone else,
@@ -295,7 +295,7 @@ def still_blocks(
 
 
 def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
-    """Whether the trailers of a commit name the present token of a lease.
+    """Tell whether the trailers of a commit name the present token of a lease.
 
     A commit that was recorded before that was given (in milliseconds) guessed it.
     Of a commit that the remote has this shows who made it: the server's hook lets nobody but the

@@ -506,7 +506,7 @@ class WatchFolder:
             self._read[watched.layer] = _mark(file), watched
 
     def _load(self, layer: str) -> CachedLedger | None:
-        """What is kept, which is read once; None where it is not whole."""
+        """Read what is kept, once; None where it is not whole."""
         file = self._file(layer)
         with contextlib.suppress(OSError, ValueError, RecursionError, Invalid):
             mark = _mark(file)

@@ -167,7 +167,7 @@ def foreground_group() -> int | None:
 
 
 def is_talked_to() -> bool:
-    """Whether standard input and output are a terminal, and not parts of a pipeline."""
+    """Tell whether a person is at a terminal: no stream of it is part of a pipeline."""
     try:
         return os.isatty(0) and os.isatty(1)
     except OSError:

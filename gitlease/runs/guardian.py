@@ -114,7 +114,7 @@ class Guardian:
         return -1 if self._line is None else self._line.fileno()
 
     def is_gone(self) -> bool:
-        """Whether it is gone; does not wait."""
+        """Tell whether it is gone, without waiting."""
         try:
             return self._line is None or self._line.recv(64) == b""
         except BlockingIOError:

@@ -67,7 +67,7 @@ class OutOfTime(SystemExit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What is to be run under leases, and how.
+    """A command to run under leases, and the terms of that.
 
     ``options`` are those of the claim, whose scope and commit are also those of the release at its
     end, as is ``note``. ``layer``: the one that a flag named. ``stops``: signals that end ask to
@@ -295,7 +295,7 @@ class LeasedCommand:
         return warnings
 
     def _below(self) -> dict[str, Lease]:
-        """What the command claimed in the session of this run, which ends with it."""
+        """Leases that the command claimed in the session of this run, and that end with it."""
         actor, claimed = self.place.actor, {view.lease_id for view in self.answer.leases}
         if actor.session_explicit:
             return {}
@@ -339,7 +339,7 @@ class LeasedCommand:
         return [hold.grant for hold in holds_of(self.answer)]
 
     def _grants_left(self) -> list[Grant]:
-        """What was claimed, without what the command itself ended, as far as this clone knows."""
+        """The grants of this run that the command has not ended itself, as this clone knows."""
         grants, known = self._granted(), self._known()
         if known is None:
             return grants
@@ -445,7 +445,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a run came to: how it ended, how many leases ended completed, what it released."""
+    """The result of a run: its end, how many leases ended completed, what it released."""
 
     answer: Answer
     ended: Ended

@@ -222,7 +222,7 @@ class Pool:
             self._pause(POLL)
 
     def _take_one(self) -> bool:
-        """Whether there was something to take, so that it is worth asking for more at once."""
+        """Take a task; return whether it is worth asking for another one at once."""
         # A run gives its task back before it has ended: until then it must not be taken again.
         # What failed before comes after everything else.
         skip = self._left_alone | {job.name for job in self.running}
@@ -292,7 +292,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRequest:
-    """What a pool runs for each task, in ``worktrees`` that begin at ``base`` or the main branch.
+    """The command of a pool, in ``worktrees`` that begin at ``base`` or the main branch.
 
     ``open_at`` opens the same ledger for one of them. ``brief`` makes the brief of a task.
     """
@@ -526,7 +526,7 @@ class PoolTaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRan:
-    """How many tasks came to what, and the signal that had the running ones stopped, if any.
+    """The number of tasks by result, and the signal that had the running ones stopped.
 
     ``left`` counts other tasks that are not done, but those that are ``stranded``: nobody works on
     them, and they could not be taken, with the reason. Neither is known if it was stopped.

@@ -204,11 +204,11 @@ class RunsFolder:
         return next(filter(None, records), record)
 
     def runs(self, record: RunRecord) -> bool:
-        """Whether its runner still runs."""
+        """Tell whether its runner still runs."""
         return record.boot_id == self._boot_id and still_runs(record.runner, record.runner_started)
 
     def is_dead(self, record: RunRecord) -> bool:
-        """Whether its runner is known to be gone, and its command with it: since this boot only."""
+        """Tell whether its runner is known to be gone, with its command: since this boot only."""
         if record.boot_id != self._boot_id or self.runs(record):
             return False
         if record.namespace not in ("", numbered_in()):
@@ -219,7 +219,7 @@ class RunsFolder:
         return not (record.pid and (leader or group_is_left(record.pid)))
 
     def is_alive(self, record: RunRecord) -> bool:
-        """Whether it may run now on this machine."""
+        """Tell whether it may run now on this machine."""
         return record.boot_id == self._boot_id and not self.is_dead(record)
 
     def state_of(self, record: RunRecord) -> str:
@@ -417,7 +417,7 @@ def remember(place: RunPlace, record: RunRecord) -> None:
 
 
 def is_process_alive(view: LeaseView) -> bool | None:
-    """Whether the process that a lease names runs; None if that is not known on this machine."""
+    """Tell whether the process that a lease names runs; None if this machine cannot know."""
     here = view.pid is not None and view.host == short_host()
     return bool(started_at(view.pid or 0)) if here else None
 

@@ -71,13 +71,13 @@ def grace_ms(seconds: int | None, holds: Sequence[Hold]) -> int:
 
 
 def early_by(grace: int) -> Callable[[Hold], int]:
-    """How long before its end a grant must be given up, so that the command has ended by then."""
+    """Return the time before its end at which a grant is given up: its command ends within it."""
     return lambda hold: grace + early_ms(hold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended. ``status`` is the command's own; None if it could not be ended.
+    """The end of a run. ``status`` is the command's own; None if it could not be ended.
 
     ``lost`` are the leases that were lost before; ``hurried``: a signal ended it, so somebody is
     waiting; ``failure`` is the reason for which gitlease stopped it, other than a loss.
@@ -108,7 +108,7 @@ class Ended:
 
 
 class RunState(Enum):
-    """How far a run is. From ``ENDING`` on the command was asked to end (TERM), then KILL."""
+    """The state of a run. From ``ENDING`` on the command was asked to end (TERM), then KILL."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -369,7 +369,7 @@ class SupervisedProcess:
 
     @property
     def group_is_left(self) -> bool:
-        """Whether anything that it started in its group still runs."""
+        """Tell whether anything that it started in its group still runs."""
         return self._group.is_left
 
     def ask(self) -> None:

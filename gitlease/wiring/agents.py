@@ -55,7 +55,7 @@ class AgentContext:
     options: tuple[str, ...] = ()
 
     def has_set(self, names: Iterable[str]) -> bool:
-        """Whether one of these settings of git is on."""
+        """Tell whether one of these settings of git is on."""
         config = self.workspace.repository.config
         return any(is_on(config.get(name)) for name in names)
 
@@ -89,7 +89,7 @@ def open_for_agent(
 
 
 def is_used(repository: Repository) -> bool:
-    """Whether gitlease is used in a repository: hooks in a person's own file run everywhere."""
+    """Tell whether a repository uses gitlease: hooks in a person's own file run everywhere."""
     from gitlease.install.agent_setup import is_installed
 
     root = repository.toplevel
@@ -105,7 +105,7 @@ LONGEST_QUESTION = 10.0  # seconds
 
 
 def has_ledger(directory: str) -> bool:
-    """Whether gitlease is used in a clone, by its traces, tracked settings, or the remote's refs.
+    """Tell whether a clone uses gitlease, by its traces, tracked settings, or the remote's refs.
 
     A remote that has no ledger is noted, so that it is not asked again soon.
     """
@@ -175,7 +175,7 @@ def wait_for_successor() -> None:
 
 
 def is_pending(workspace: Workspace, session: str, number: str) -> bool:
-    """Whether a conversation that ended a minute ago has not been continued; ends it if so."""
+    """End a conversation that ended a minute ago; return whether none has continued it."""
     common, now = workspace.repository.common_dir, workspace.ledger.clock.now().wall_ms / MS
     pending = presence.end_takes_effect(common, number)
     return pending and session not in live_sessions(common, now=now)
@@ -217,7 +217,7 @@ def in_session_of_host(workspace: Workspace, own: str, *, before: str | None) ->
 
 
 def _has_ended(workspace: Workspace) -> bool:
-    """Whether the conversation that a host named to its tool server has ended."""
+    """Tell whether the conversation that a host named to its tool server has ended."""
     identity, common = workspace.identity, workspace.repository.common_dir
     by_agent = identity.session_source in {f"environment {x.variable}" for x in AGENTS.values()}
     session = identity.actor.session
@@ -304,7 +304,7 @@ def left_to_servers(
 
 
 def is_left_to_hooks(server: ToolSession, session: str | None, *, thread: str = "") -> bool:
-    """Whether hooks of a live conversation renew and end what a tool server has in a session."""
+    """Tell whether hooks of a live conversation keep what a tool server has in a session."""
     if session is None:
         return False
     workspace = server.named
@@ -322,12 +322,12 @@ def session_of_thread(thread: str) -> str | None:
 
 
 def passed_on(names: Iterable[str]) -> dict[str, str]:
-    """Those of some variables that are set, as a host passes them on to what it starts."""
+    """Return the variables among these that are set, as a host passes them on."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
-    """Whether the agent that calls tools has our hook for the end of its sessions."""
+    """Tell whether the agent that calls tools has our hook for the end of its sessions."""
     from gitlease.install.agent_setup import hooks_in, place_of
 
     host = THREADED if thread else agent_in(os.environ)

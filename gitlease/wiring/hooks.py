@@ -145,7 +145,7 @@ def open_hooks(
 
 
 def has_hooks(repository: Repository) -> bool:
-    """Whether hooks were installed in this clone, as its private folder says."""
+    """Tell whether hooks were installed in this clone, as its private folder says."""
     return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
 
 

@@ -32,7 +32,7 @@ def end_landed(workspace: Workspace) -> tuple[str, ...]:
 
 
 def end_at_start(workspace: Workspace) -> tuple[str, ...]:
-    """Do so within the time that a hook has."""
+    """Complete them within the time that a hook has."""
     limit = float(workspace.settings.guard_timeout)
     return end_landed(workspace.again(time_limit=limit, patience=limit))
 
@@ -100,14 +100,14 @@ class Landing:
             self._watched.ref = HEADS + main.removeprefix(place)
 
     def is_to_judge(self) -> bool:
-        """Whether leases were not judged by the main branch as the last contact shows it."""
+        """Tell whether the last contact shows a main branch by which leases were not judged."""
         if self._main is None:
             return False
         before, self._judged = self._judged, self._watched.tip
         return self._has_moved(self._main, before) or before is None
 
     def _has_moved(self, main: str, before: str | None) -> bool:
-        """Whether the branch is elsewhere than the tracking ref; its commits are here then."""
+        """Fetch the branch if it is elsewhere than the tracking ref; return whether it is."""
         workspace, tip = self._workspace, self._watched.tip
         if tip in ("", before):
             return False

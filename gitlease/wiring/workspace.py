@@ -128,12 +128,12 @@ class Workspace:
 
     @cached_property
     def carried(self) -> CarriedLeases:
-        """Which of the person's leases this session carries."""
+        """The leases of the person that this session carries."""
         return CarriedLeases(self.place.private, self.actor.holder, self.actor.session)
 
     @cached_property
     def guard(self) -> GuardService:
-        """What others hold, for hooks and for edits."""
+        """The guard of what others hold, for hooks and for edits."""
         return self.place.guard(self.actor, self.clock)
 
     def waking_clock(self, woken: threading.Event) -> Clock:
