@@ -105,7 +105,7 @@ LINES = {  # of each package, without those of comment
     "engine": 6_705,
     "faces": 14_706,
     "gateway": 1_302,
-    "git": 3_657,
+    "git": 3_656,
     "guard": 2_712,
     "install": 2_066,
     "push": 1_685,

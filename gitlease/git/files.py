@@ -271,18 +271,17 @@ def change_kept(file: str, change: Callable[[bytes | None], bytes], limit: int) 
     folder = os.path.dirname(file)
     make_folders(folder)
     with alone(folder):
-        while (data := change(before := read_small(file, limit))) != (before or b""):
-            drop_leftovers(folder)
-            if replace_file(file, data, over=(before, limit)):
+        drop_leftovers(folder)
+        for _ in range(200):  # a network file system may fail every other time that it is read
+            data = change(before := read_small(file, limit))
+            if data == (before or b"") or replace_file(file, data, over=(before, limit)):
                 return
+    raise OSError(errno.EAGAIN, "it keeps changing, or cannot be read", file)
 
 
 @contextmanager
 def alone(folder: str) -> Iterator[None]:
-    """Hold a folder's lock, or what stands for it: a file that only one process at a time can make.
-
-    After ``PATIENCE`` without either one goes on: what must not be lost is compared besides.
-    """
+    """Hold a folder's lock, or a file that only one can make; without either go on in the end."""
     lock = os.path.join(folder, LOCK)
     with exclusive(lock, timeout=PATIENCE) as held:
         made, deadline = f"{lock}.tmp", time.monotonic() + PATIENCE

@@ -5,7 +5,10 @@ S5: a holder that lost its lease lands nothing under it. S6: what landed is not 
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ from gitlease.core import UsageError as Usage
 from gitlease.engine import WaitQueue, acts
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
-from gitlease.git import pushes
+from gitlease.git import notes_of, pushes, started_at
 from gitlease.push import Landed, LandOptions, MergeConflict, landing
 from gitlease.store import RefLedgerStore, transport
 from gitlease.tasks import edge_commit
@@ -147,6 +150,23 @@ def test_work_status_and_lease_land_together(any_stage: Stage) -> None:
     assert jo.git("status", "--porcelain") == ""
     token = landed.leases[0].token
     assert jo.git("log", "-1", "--format=%(trailers)").strip() == f"Gitlease: F001 token={token}"
+
+
+def test_a_landing_needs_no_locks_and_is_the_only_one_of_its_work_tree(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    notes, key, own = notes_of(f"{stage.jo.root}/.git"), f"{stage.jo.root}/.git", os.getpid()
+    stage.jo.begins()
+    stage.jo.works()
+    notes.put("landing", key, [own, started_at(own)], at=time.time())
+    with pytest.raises(Invalid, match="under way"):
+        stage.jo.land()
+    notes.put("landing", key, [own, "another start"], at=time.time())
+    assert [x.state for x in stage.jo.land().leases] == ["completed"]
 
 
 def test_a_pushed_tip_gets_one_finishing_commit(stage: Stage) -> None:

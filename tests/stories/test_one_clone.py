@@ -72,3 +72,42 @@ def test_without_turns_every_claim_is_made_all_the_same(jo: Desk) -> None:
     (state / "turn.lock").unlink()
     (state / "turn.lock").mkdir()
     claim_together(jo, 1)
+
+
+# A process that has read the ledger forks others, which all want the same, round after round.
+CONTESTED = """
+import os, sys
+
+import gitlease
+
+rounds, count = 3, 32
+gitlease.open(sys.argv[1]).list(cached=True)
+start, begin = os.pipe()
+for number in range(count):
+    if os.fork() == 0:
+        os.environ["GITLEASE_SESSION"] = f"run-{number}"
+        leases = gitlease.open(sys.argv[1])
+        os.close(begin)
+        os.read(start, 1)
+        for turn in range(rounds):
+            try:
+                leases.claim(f"one-{turn}")
+                print(f"one-{turn}", flush=True)
+            except gitlease.LeaseHeld:
+                pass
+        leases.claim(f"own-{number}")
+        os._exit(0)
+os.close(begin)
+sys.exit(any([os.wait()[1] for _ in range(count)]))
+"""
+
+
+@pytest.mark.slow
+def test_of_many_forks_that_claim_the_same_one_wins_each_round(jo: Desk) -> None:
+    words = [sys.executable, "-c", CONTESTED, str(jo.clone)]
+    done = subprocess.run(
+        words, cwd=jo.clone, env=clean_env(jo.env), capture_output=True, text=True
+    )
+    assert (done.returncode, sorted(done.stdout.split())) == (0, [f"one-{n}" for n in range(3)])
+    held = {*jo.live()} - {"first"}
+    assert held == {f"one-{n}" for n in range(3)} | {f"own-{n}" for n in range(32)}
