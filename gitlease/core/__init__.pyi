@@ -92,6 +92,7 @@ from gitlease.core.loss import ending as ending
 from gitlease.core.loss import explained as explained
 from gitlease.core.loss import still_held as still_held
 from gitlease.core.moves.claiming import ParkedMeanwhile as ParkedMeanwhile
+from gitlease.core.moves.claiming import assigned_error as assigned_error
 from gitlease.core.moves.claiming import rivals_of as rivals_of
 from gitlease.core.moves.operations import Acknowledge as Acknowledge
 from gitlease.core.moves.operations import AddNote as AddNote

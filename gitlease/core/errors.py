@@ -7,15 +7,11 @@ sentences for a person, or calls, which each face prints in its own words.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from gitlease.core.lease import Lease as LeaseRecord
-    from gitlease.core.loss import Loss
-    from gitlease.core.view import Lease
+from gitlease import core
 
 MAX_WORD = 254
 # Parameters that a command takes without their names.
@@ -80,12 +76,12 @@ class GitleaseError(Exception):
     """The layer it is about, if a command used several."""
     by_edge = False
     """Whether an assignment without a live lease blocks."""
-    views: tuple[Lease, ...] = ()
+    views: tuple[core.LeaseView, ...] = ()
     """``conflicts`` as the caller sees them, where the ledger was read."""
     warnings: tuple[str, ...] = ()
     """Further warnings for a person."""
     then = ()  # calls (hints) that are safe to make next, where the verb knows them
-    loss: Loss | None = None  # why the caller no longer has it, where that is known
+    loss: core.Loss | None = None  # why the caller no longer has it, where that is known
 
     def __init__(
         self,
@@ -93,7 +89,7 @@ class GitleaseError(Exception):
         *,
         resource: str | None = None,
         scope: str | None = None,
-        conflicts: tuple[LeaseRecord, ...] = (),
+        conflicts: tuple[core.Lease, ...] = (),
         free_at: int | None = None,
         hints: tuple[str, ...] = (),
         holder: str | None = None,
@@ -120,7 +116,7 @@ class GitleaseError(Exception):
         return copy
 
     @property
-    def lease(self) -> Lease | None:
+    def lease(self) -> core.LeaseView | None:
         """The lease that it is about, as the caller sees it, where there is one and it was read."""
         return self.views[0] if self.views else None
 
@@ -142,9 +138,7 @@ class GitleaseError(Exception):
     @property
     def free_at(self) -> datetime | None:
         """When others may take it; None where nobody can tell, or an edge keeps them out."""
-        from gitlease.core.instant import moment_of
-
-        return None if self.free_at_ms is None else moment_of(self.free_at_ms)
+        return None if self.free_at_ms is None else core.moment_of(self.free_at_ms)
 
 
 class LeaseHeld(GitleaseError):
@@ -195,14 +189,17 @@ class LeaseLost(GitleaseError):
     code = "lost"
 
     def __init__(
-        self, message: str, *, loss: Loss | None = None, lease_id: str | None = None, **subject: Any
+        self,
+        message: str,
+        *,
+        loss: core.Loss | None = None,
+        lease_id: str | None = None,
+        **subject: Any,
     ) -> None:
-        from gitlease.core.loss import Loss
-
         super().__init__(message, **subject)
         self.guessed, self.lease_id = loss is None, lease_id
         over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
-        self.loss: Loss = loss or (Loss.EXPIRED if over else Loss.RELEASED_ELSEWHERE)
+        self.loss: core.Loss = loss or (core.Loss.EXPIRED if over else core.Loss.RELEASED_ELSEWHERE)
 
 
 class Denied(GitleaseError):

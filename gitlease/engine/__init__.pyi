@@ -1,3 +1,5 @@
+from gitlease.engine import claim as claim
+from gitlease.engine import sessions as sessions
 from gitlease.engine.acts import release as release
 from gitlease.engine.acts import renew_grants as renew_grants
 from gitlease.engine.answers import MAX_RESOURCES as MAX_RESOURCES
@@ -7,6 +9,9 @@ from gitlease.engine.answers import EndedLease as EndedLease
 from gitlease.engine.answers import QueueReading as QueueReading
 from gitlease.engine.answers import Reading as Reading
 from gitlease.engine.answers import Taken as Taken
+from gitlease.engine.answers import of_damage as of_damage
+from gitlease.engine.answers import told as told
+from gitlease.engine.answers import unread_notices as unread_notices
 from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task
@@ -61,6 +66,7 @@ from gitlease.engine.transaction import Wish as Wish
 from gitlease.engine.transaction import fresh_id as fresh_id
 from gitlease.engine.transaction import pause_after as pause_after
 from gitlease.engine.wait import HeadWatcher as HeadWatcher
+from gitlease.engine.wait import Waiter as Waiter
 from gitlease.engine.wait import WaitQueue as WaitQueue
 from gitlease.engine.watch import LeaseEvent as LeaseEvent
 from gitlease.engine.watch import LedgerAt as LedgerAt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gitlease import engine
 from gitlease.core.edge import Progress
 from gitlease.core.errors import (
     USE_ANY,
@@ -402,8 +403,6 @@ def complete(
     ``status`` replaces the project's first word for done. The status stays while others work on
     other scopes, and if the only scope of all is finished.
     """
-    from gitlease.engine.reading import is_in_ledger
-
     edges = session.edges
     whole = scope is None or scope == WHOLE
     word = status or edges.rules.word(Progress.DONE)
@@ -418,7 +417,7 @@ def complete(
 
     def is_new(plan: Planned) -> bool:
         no_task = plan.task is None and plan.away is None
-        return no_task and not is_in_ledger(session.known_look(), plan.resource)
+        return no_task and not engine.is_in_ledger(session.known_look(), plan.resource)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word, again=edges.recorded(commit))
@@ -485,10 +484,8 @@ def set_status(
         for x in session.own_records(planned.resource)
     )
     if edges.rules.progress(word) is Progress.OTHER and picked:
-        from gitlease.engine import claim
-
         # Handed on for a review, say: a lapse no longer puts it back into the queue.
-        claim.claim(session, [planned.resource], ClaimOptions(commit=False))
+        engine.claim.claim(session, [planned.resource], ClaimOptions(commit=False))
     written = _write_without_ledger(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from gitlease import engine
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
@@ -16,10 +16,6 @@ from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot, Written
-
-if TYPE_CHECKING:
-    from gitlease.engine.queue import Carry, Entry
-
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
@@ -154,7 +150,7 @@ class Taken:
 class FoundTask:
     """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
 
-    entry: Entry | None = None
+    entry: engine.Entry | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -167,13 +163,13 @@ class QueueReading:
     waits for a person, and is not handed out.
     """
 
-    entries: tuple[Entry, ...] = ()
-    next_up: tuple[Entry, ...] = ()
-    carried: tuple[Carry, ...] = ()
+    entries: tuple[engine.Entry, ...] = ()
+    next_up: tuple[engine.Entry, ...] = ()
+    carried: tuple[engine.Carry, ...] = ()
     taken: tuple[Taken, ...] = ()
     notes: tuple[Note, ...] = ()
     others: tuple[LeaseView, ...] = ()
-    left_alone: tuple[Entry, ...] = ()
+    left_alone: tuple[engine.Entry, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from gitlease import engine
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
@@ -115,12 +116,10 @@ def wait(
     ``seconds`` is the limit (None: no limit). Raises WaitTimeout, and PolicyRefused for completed
     work, which waiting does not free.
     """
-    from gitlease.engine.wait import Waiter
-
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
     limit = LONGEST if seconds is None else seconds
-    return Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait).get()
+    return engine.Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait).get()
 
 
 def _claim_when_free(
@@ -154,9 +153,7 @@ def _claim_when_free(
 
     if wait is None:
         return attempt(NO_TURN)
-    from gitlease.engine.wait import Waiter
-
-    waiter = Waiter(
+    waiter = engine.Waiter(
         session, asked, resources, options.scope, seconds=wait, on_wait=on_wait, claim=attempt
     )
     return waiter.get()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import TypeVar
 
+from gitlease import engine
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused, hint
 from gitlease.core.frozen import dataclass, replace
@@ -576,9 +577,7 @@ class LedgerSession:
             head = self.store.fetch(self.layer)
             said = told_by(self.store, head) + self._repair_edges(head)
             if self.is_landing_to_judge():
-                from gitlease.engine.stepping import settle_landed
-
-                said += settle_landed(self).warnings
+                said += engine.settle_landed(self).warnings
                 head = self.store.known(self.layer) or head
             return head, said
         known = self.store.known(self.layer)

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from gitlease import core
 from gitlease.core.edge import EdgeEdit, Task
+from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, Sighting
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource
-
-if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
-    from gitlease.core.errors import Invalid
-    from gitlease.core.moves.operations import Event, Grant
-    from gitlease.core.moves.transitions import Decided
-    from gitlease.core.work import WorkPush
-
 
 _DOING: list[str] = []
 
@@ -102,7 +97,7 @@ class LedgerStep:
     """A state of a ledger between two others, with the audit events of the step to it."""
 
     ledger: Ledger
-    events: tuple[Event, ...]
+    events: tuple[core.Event, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class Change:
     """A decided step of one ledger on ``base``; ``what`` names it for people."""
 
     base: Snapshot
-    decided: Decided
+    decided: core.Decided
     what: str
 
     @property
@@ -238,7 +233,7 @@ class LedgerStore(Protocol):
         ``append``: as additions to history, for a server that refuses replacements.
         """
 
-    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
+    def swap(self, prepared: Prepared, work: core.WorkPush | None = None) -> Swapped:
         """Replace every base by its change, all or none, if each ref is still at its base.
 
         ``work``: the refs of the user's work move in the same push. One connection when it is
@@ -280,7 +275,7 @@ class LedgerStore(Protocol):
     def forget_pending(self, prepared: Prepared) -> None:
         """Forget a change whose outcome became known otherwise."""
 
-    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[core.Event, ...]:
         """The audit trail of the last known state, newest first; ``older``: see ``deepen``."""
 
     def deepen(self, layer: str) -> bool:
@@ -487,8 +482,8 @@ class DeadRun:
     """
 
     session: str
-    granted: tuple[Grant, ...]
-    bound: tuple[Grant, ...]
+    granted: tuple[core.Grant, ...]
+    bound: tuple[core.Grant, ...]
     alone: bool
     forget: Callable[[], None]
 

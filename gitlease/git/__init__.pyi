@@ -11,6 +11,7 @@ from gitlease.git.history import committed as committed
 from gitlease.git.history import read_answer as read_answer
 from gitlease.git.history import read_log as read_log
 from gitlease.git.history import staged as staged
+from gitlease.git.merges import merged as merged
 from gitlease.git.objects import BLOB as BLOB
 from gitlease.git.objects import COMMIT as COMMIT
 from gitlease.git.objects import DROPPED as DROPPED
@@ -28,11 +29,17 @@ from gitlease.git.plain_yaml import Plain as Plain
 from gitlease.git.plain_yaml import read_own as read_own
 from gitlease.git.plain_yaml import read_plain as read_plain
 from gitlease.git.plain_yaml import write_plain as write_plain
+from gitlease.git.pushes import LEDGER as LEDGER
 from gitlease.git.pushes import Push as Push
+from gitlease.git.pushes import announced as announced
+from gitlease.git.pushes import brought_new as brought_new
 from gitlease.git.pushes import fetch_branch as fetch_branch
 from gitlease.git.pushes import main_branch as main_branch
 from gitlease.git.pushes import main_branches as main_branches
+from gitlease.git.pushes import names_of as names_of
 from gitlease.git.pushes import outgoing as outgoing
+from gitlease.git.pushes import refs_known as refs_known
+from gitlease.git.pushes import removed_by as removed_by
 from gitlease.git.repository import ConfigEntry as ConfigEntry
 from gitlease.git.repository import GitConfig as GitConfig
 from gitlease.git.repository import Repository as Repository
@@ -44,8 +51,11 @@ from gitlease.git.run import SAID as SAID
 from gitlease.git.run import GitResult as GitResult
 from gitlease.git.run import SystemClock as SystemClock
 from gitlease.git.run import commit_words as commit_words
+from gitlease.git.run import detach as detach
 from gitlease.git.run import group_is_left as group_is_left
 from gitlease.git.run import local_variables_cleared as local_variables_cleared
 from gitlease.git.run import run_git as run_git
 from gitlease.git.run import started_at as started_at
 from gitlease.git.run import still_runs as still_runs
+from gitlease.git.yaml_nodes import BadYaml as BadYaml
+from gitlease.git.yaml_nodes import read_texts as read_texts

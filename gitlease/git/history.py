@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gitlease import core, git
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import LATEST, MS
@@ -26,9 +27,6 @@ from gitlease.git.repository import (
     refusal,
     words_in,
 )
-
-if TYPE_CHECKING:
-    from gitlease.core.work import Authorship
 
 # --- git's raw format of changes --------------------------------------------------------------
 
@@ -62,7 +60,7 @@ class Changed:
     mode_after: str
     blob_before: str
     blob_after: str
-    lost: tuple[Authorship, ...] = ()
+    lost: tuple[core.Authorship, ...] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -179,12 +177,10 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
         bases = _parents(repository, amend_of) or [_EMPTY_TREE[repository.object_format]]
     if len(bases) == 1:
         return list(read(_against(repository, bases[0])))
-    from gitlease.git.merges import merged
-
     if bases[0] == "HEAD":  # which may be merged under its id, too
         said = ask(repository, "rev-parse", "-q", "--verify", "HEAD")
         bases[0] = os.fsdecode(said.out).strip() if said.code == 0 else "HEAD"
-    return merged(repository, bases, None)
+    return git.merged(repository, bases, None)
 
 
 def committed(
@@ -213,10 +209,8 @@ def committed(
             elif len(parents) > 1:
                 merges[commit] = parents
     if merges:
-        from gitlease.git.merges import merged
-
         for commit, parents in merges.items():
-            found[commit] = merged(repository, parents, commit)
+            found[commit] = git.merged(repository, parents, commit)
     return found
 
 

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gitlease import git
+
 Plain = None | str | list["Plain"] | dict[str, "Plain"]
 
 # Only what YAML and JSON read alike: no \\u, which YAML does not pair, and no \\/.
@@ -45,11 +47,9 @@ def read_plain(data: bytes) -> dict[str, Plain]:
 
 
 def _parse(text: str) -> dict[str, Plain]:
-    from gitlease.git.yaml_nodes import BadYaml, read_texts
-
     try:
-        return read_texts(text, max_depth=MAX_DEPTH, most=MAX_NODES)
-    except BadYaml as error:
+        return git.read_texts(text, max_depth=MAX_DEPTH, most=MAX_NODES)
+    except git.BadYaml as error:
         raise NotPlain(f"{error.message} in line {error.line}") from None
 
 

@@ -61,4 +61,5 @@ from gitlease.guard.service import FORM as FORM
 from gitlease.guard.service import SHORTEST_KEPT as SHORTEST_KEPT
 from gitlease.guard.service import GuardService as GuardService
 from gitlease.guard.service import WatchFolder as WatchFolder
+from gitlease.guard.service import renew_known as renew_known
 from gitlease.guard.service import retry_interval as retry_interval

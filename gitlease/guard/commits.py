@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from gitlease import tasks
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
@@ -24,14 +25,11 @@ from gitlease.git.history import (
     usual_addresses,
 )
 from gitlease.git.message import KEY
-from gitlease.git.objects import BLOB, objects_of
+from gitlease.git.objects import BLOB, GitObjects, objects_of
 from gitlease.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.guard.rules import Touched, merged
 from gitlease.settings.sources import Tasks
-
-if TYPE_CHECKING:
-    from gitlease.git.objects import GitObjects
-    from gitlease.tasks.scan import Wanted
+from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 
 MAX_READ = 2_000  # task files of one change; the others count by their names alone
 
@@ -155,8 +153,6 @@ class TaskParser:
     """Parses versions of task files, each once."""
 
     def __init__(self, tasks: Tasks) -> None:
-        from gitlease.tasks.scan import Wanted
-
         self._tasks, self.wanted = tasks, Wanted(tasks)
         self._known: dict[tuple[str, str], _Parsed] = {}
 
@@ -166,9 +162,6 @@ class TaskParser:
             return _Parsed()
         if (known := self._known.get((side.file, side.blob))) is not None and not side.is_link:
             return known
-        from gitlease.tasks.reading import possible_keys, value_of
-        from gitlease.tasks.scan import MAX_BYTES, printable
-
         try:
             if side.is_link:
                 raise Unreadable("is a symbolic link")
@@ -176,9 +169,9 @@ class TaskParser:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
             data = objects.read(side.blob, BLOB, MAX_BYTES)
         except Unreadable as error:
-            keys = possible_keys(b"", file=side.file, tasks=self._tasks)
+            keys = tasks.possible_keys(b"", file=side.file, tasks=self._tasks)
             return _Parsed(None, keys, f"{printable(side.file)} {error}")
-        value = value_of(data, file=side.file, tasks=self._tasks, wanted=self.wanted)
+        value = tasks.value_of(data, file=side.file, tasks=self._tasks, wanted=self.wanted)
         if isinstance(value, TaskProblem):
             parsed = _Parsed(None, value.keys, value.message)
         else:

@@ -7,6 +7,8 @@ command that is meant to get by will.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
@@ -62,8 +64,6 @@ def discards(command: str, folder: str) -> Iterator[Discard]:
     git = "git" in command and any(map(command.__contains__, VERBS))
     if len(command) > LONGEST or not (git or "rm " in command):
         return
-    import re
-
     if "<<" in command:
         command = re.sub(_HERE_DOCUMENT, r"\1", command, flags=re.DOTALL)
     exported: dict[str, str] = {}
@@ -114,8 +114,6 @@ def _written_out(path: str) -> str | None:
 def _of_rm(words: Sequence[str], folder: str) -> Iterator[Discard]:
     if not _has(words[1:], "rR", "--recursive"):
         return
-    import shlex
-
     for word in _plain(words[1:]):
         path = _written_out(word.removesuffix("/*"))
         if path and not set(path) & set("*?["):
@@ -124,9 +122,6 @@ def _of_rm(words: Sequence[str], folder: str) -> Iterator[Discard]:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """The words of each simple command, without where its output goes."""
-    import re
-    import shlex
-
     lexer = shlex.shlex(text, posix=True, punctuation_chars=OPERATORS + "<>")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
@@ -176,8 +171,6 @@ def _of_git(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
         if not asked or (len(decided) == len(asked) and not any(decided)):
             return
         asked = () if any(decided) else tuple(key for key in asked if key not in settings)
-    import shlex
-
     line, stash = shlex.join(["git", *rest]), rest[0] == "stash"
     removes = _plain(rest[2:])[-1] if rest[0] == "worktree" else ""
     yield Discard(line, folder, stash=stash, removes=removes, settings=asked)

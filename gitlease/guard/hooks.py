@@ -9,14 +9,23 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import core, engine, git
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.policy import person_key
 from gitlease.core.resources import WHOLE
 from gitlease.core.view import LeaseView
+from gitlease.core.work import trailer
 from gitlease.git.history import Changed, committed, paths_between, staged
+from gitlease.git.message import (
+    MessageReading,
+    is_bare,
+    read_message,
+    reading,
+    with_trailers,
+    write_message,
+)
 from gitlease.git.repository import Repository, ask, is_on
 from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.guard.commits import CommitReader, task_status_changes, touched
@@ -32,11 +41,6 @@ from gitlease.guard.rules import (
 )
 from gitlease.guard.service import GuardService
 from gitlease.settings.sources import Tasks
-
-if TYPE_CHECKING:
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.git.message import MessageReading
-    from gitlease.git.pushes import Push
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,10 @@ class HookWorktree:
 
         It takes away the commits that the main branches of the ledger's remote lose by it.
         """
-        from gitlease.git.pushes import announced, removed_by
-
         if not self._is_shared(remote):
             return self.brought(lines, remote)
-        asked, target = announced(self.repository, lines, remote, self.environ, self.ref_prefix)
-        lost, cut, unknown = removed_by(
+        asked, target = git.announced(self.repository, lines, remote, self.environ, self.ref_prefix)
+        lost, cut, unknown = git.removed_by(
             self.repository,
             asked,
             target,
@@ -108,8 +110,6 @@ class HookWorktree:
         self, lines: Sequence[str], remote: str, lost: Sequence[str] = (), *, cut: bool = False
     ) -> PushedWork:
         """The work of a push that takes away ``lost`` commits; ``cut``: those are not all."""
-        from gitlease.git.pushes import LEDGER
-
         pushes = self._pushes(lines, remote)
         commits = dict.fromkeys(commit for push in pushes for commit in push.every)
         changes = committed(self.repository, list(dict.fromkeys((*commits, *lost))))
@@ -120,7 +120,7 @@ class HookWorktree:
             # A mirror push deletes from the remote whatever is not here, every ledger too.
             mirrors = is_mirror_push() or any(map(is_on, self._config(remote, "mirror")))
             ledgers = [f"{self.ref_prefix}/*"] if mirrors else []
-            ledgers += [push.remote_ref for push in pushes if push.kind == LEDGER]
+            ledgers += [push.remote_ref for push in pushes if push.kind == git.LEDGER]
         warnings = [
             f"{push.remote_ref}: only the newest {len(push.every)} commits were checked"
             for push in pushes
@@ -135,11 +135,9 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
-        from gitlease.git.pushes import brought_new
-
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        bring, there = brought_new(self.repository, pushes, remote, strict=self.strict)
+        bring, there = git.brought_new(self.repository, pushes, remote, strict=self.strict)
         differs = self._differs([x for x in pushes if there.intersection(x.every)])
         return tuple(
             PushedCommit(
@@ -153,7 +151,7 @@ class HookWorktree:
             for x in CommitReader(self.repository, self.tasks).read(bring)
         )
 
-    def _differs(self, pushes: Sequence[Push]) -> frozenset[str] | None:
+    def _differs(self, pushes: Sequence[git.Push]) -> frozenset[str] | None:
         # The paths that pushes change where they land; None if the remote's state is not here.
         if not all(push.remote_oid for push in pushes):
             return None
@@ -162,10 +160,8 @@ class HookWorktree:
             return frozenset().union(*each)
         return None
 
-    def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
-        from gitlease.git.pushes import outgoing
-
-        return outgoing(
+    def _pushes(self, lines: Sequence[str], remote: str) -> list[git.Push]:
+        return git.outgoing(
             self.repository,
             lines,
             remote=remote,
@@ -181,9 +177,7 @@ class HookWorktree:
         return self.shared is not None and self.shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
-        from gitlease.git.pushes import names_of
-
-        return names_of(self.repository, remote)
+        return git.names_of(self.repository, remote)
 
     def _config(self, remote: str, key: str) -> Iterator[str]:
         config = self.repository.config
@@ -202,8 +196,6 @@ class HookWorktree:
 
         ``stale`` ones are removed: the message was that of another change.
         """
-        from gitlease.git.message import read_message, with_trailers, write_message
-
         old = read_message(message_file)
         new = with_trailers(old, trailers, self._reading(old), stale=stale)
         if new != old:
@@ -211,8 +203,6 @@ class HookWorktree:
 
     def empty_if_bare(self, message_file: str) -> None:
         """Empty a message of nothing but trailers and the template, so that git makes no commit."""
-        from gitlease.git.message import is_bare, read_message, write_message
-
         message, template = read_message(message_file), b""
         if place := self.repository.config.get("commit.template"):
             top = self.repository.toplevel or ""
@@ -222,8 +212,6 @@ class HookWorktree:
             write_message(message_file, b"")
 
     def _reading(self, message: bytes) -> MessageReading:
-        from gitlease.git.message import reading
-
         config, words = self.repository.config, commit_words()
         option = words.cleanup if words is not None else ""
         return reading(
@@ -265,7 +253,7 @@ class Hooks:
         self,
         worktree: HookWorktree,
         guard: GuardService,
-        service: Callable[[], LedgerSession],
+        service: Callable[[], engine.LedgerSession],
         *,
         mode: str = BLOCK,
         offline: str = WARN,
@@ -333,8 +321,6 @@ class Hooks:
 
         ``amended`` is None if git does not say whether a commit is being replaced.
         """
-        from gitlease.core.work import trailer
-
         held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
         if not held:
             return ()
@@ -357,9 +343,6 @@ class Hooks:
         if decision.report.offline:
             names = ", ".join(x.resource.text for x in started)
             return replace(decision, warnings=(*decision.warnings, f"{names}: not claimed"))
-        from gitlease.engine import claim  # most commits start no task
-        from gitlease.engine.answers import ClaimOptions
-
         try:
             service = self._open()
             self._check_taken(started, service)
@@ -380,7 +363,9 @@ class Hooks:
                     mine.append(task.resource)
             if not mine:
                 return decision
-            answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
+            answer = engine.claim.claim(
+                service, mine, engine.ClaimOptions(any_name=True, commit=False)
+            )
         except LeaseHeld as refused:
             return replace(decision, blocked=self._blocks, refused=refused)
         except GitleaseError as error:
@@ -393,15 +378,13 @@ class Hooks:
             warnings=decision.warnings + answer.warnings,
         )
 
-    def _check_taken(self, started: Sequence[Started], service: LedgerSession) -> None:
+    def _check_taken(self, started: Sequence[Started], service: engine.LedgerSession) -> None:
         # Refuse to take a task from its assignee without a claim: the edge is out of the file
         # already, so the claim itself would not refuse it.
-        from gitlease.core.moves.claiming import assigned_error
-
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}
         for task in started:
             kept = {person_key(name) for name in task.after}
             out = [x for x in people.others(task.before, holder) if person_key(x.name) not in kept]
             if out and task.resource.key not in held:
-                raise assigned_error(task.resource, WHOLE, tuple(out))
+                raise core.assigned_error(task.resource, WHOLE, tuple(out))

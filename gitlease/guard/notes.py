@@ -11,8 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import git, guard
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import (
     LOCK,
@@ -25,10 +25,6 @@ from gitlease.git.files import (
     replace_file,
     strings_in,
 )
-
-if TYPE_CHECKING:
-    from gitlease.git.repository import Repository
-    from gitlease.guard.rules import IdleMarker
 
 LONGEST_POINTER = 8_192
 LARGEST_NOTE = 1_048_576
@@ -143,7 +139,7 @@ class Origin:
     read_at: int
 
 
-def origin_of(repository: Repository, environ: Mapping[str, str] | None = None) -> Origin:
+def origin_of(repository: git.Repository, environ: Mapping[str, str] | None = None) -> Origin:
     """The origin of what is found out now in a repository, by this process."""
     environ = os.environ if environ is None else environ
     home, folder = environ.get("HOME", ""), repository.toplevel or repository.git_dir
@@ -162,7 +158,7 @@ def origin_of(repository: Repository, environ: Mapping[str, str] | None = None) 
     return Origin(who if plain else None, files, repository.config.read_at)
 
 
-def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int) -> None:
+def write_idle_marker(folder: str, idle: guard.IdleMarker, origin: Origin, *, now: int) -> None:
     """Tell the shims; ``now`` is in seconds since the epoch. It only saves work, and never fails.
 
     A commit has nothing to do while nobody else holds anything, but it may claim a task: then git
@@ -285,10 +281,8 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
 
     ``-P``: a folder called gitlease in the work tree is not to be run instead of this program.
     """
-    from gitlease.git.run import detach
-
     with contextlib.suppress(OSError, ValueError):
-        process = detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
+        process = git.detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
         process.returncode = 0  # nobody waits for it: it is not to be missed when this one ends
         return True
     return False

@@ -24,20 +24,17 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from gitlease import runs
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
+from gitlease.core.lease import Actor
 from gitlease.core.shape import JSON, Damaged
 from gitlease.git.files import Notes, Table, is_private, notes_of, strings_in
-from gitlease.git.repository import SUFFIX, ask_line, fit_name, short_host
+from gitlease.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
 from gitlease.git.run import numbered_in, still_runs, working_parent
 from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
 from gitlease.settings.identity import CONTINUED, continued
-
-if TYPE_CHECKING:
-    from gitlease.core.lease import Actor
-    from gitlease.git.repository import Repository
 
 Process = tuple[int, str]
 """A process: its number, and when it started (empty: unknown)."""
@@ -189,11 +186,9 @@ def _notes(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
 
 def _runs(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
     """The runs in work trees, likewise, by their own records."""
-    from gitlease.runs.records import RunsFolder
-
     places = {*map(os.path.realpath, git_dirs)}
     for common_dir in {*map(common_dir_of, git_dirs)}:
-        for run in RunsFolder(os.path.join(common_dir, "gitlease"), "").alive():
+        for run in runs.RunsFolder(os.path.join(common_dir, "gitlease"), "").alive():
             present = Present(
                 holder=run.holder,
                 session=run.session,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
+from gitlease import core
 from gitlease.core import resources
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant, humanize_duration
@@ -24,9 +24,6 @@ from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource, fold
 from gitlease.core.view import LeaseView, view_lease
-
-if TYPE_CHECKING:
-    from gitlease.core.work import Authorship, Named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +144,7 @@ class Touched:
     path: str
     tasks: frozenset[str] = frozenset()
     folder: bool = False
-    lost: tuple[Authorship, ...] = ()
+    lost: tuple[core.Authorship, ...] = ()
 
     def joined(self, other: Touched) -> Touched:
         """Merge two of the same path."""
@@ -185,7 +182,7 @@ class PushedCommit:
     """
 
     touched: tuple[Touched, ...]
-    named: tuple[Named, ...] = ()
+    named: tuple[core.Named, ...] = ()
     known: bool = False
     recorded: int | None = None
 
@@ -294,7 +291,9 @@ def still_blocks(
     )
 
 
-def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
+def names_grant(
+    named: Iterable[core.Named], recorded: int | None, lease: Lease, layer: str
+) -> bool:
     """Tell whether the trailers of a commit name the present token of a lease.
 
     A commit that was recorded before that was given (in milliseconds) guessed it.

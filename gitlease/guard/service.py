@@ -7,8 +7,8 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import core, engine
 from gitlease.core.errors import (
     AnotherLedger,
     Denied,
@@ -54,9 +54,6 @@ from gitlease.guard.rules import (
     still_blocks,
 )
 from gitlease.store.state import StateFolder, load_text, store_text
-
-if TYPE_CHECKING:
-    from gitlease.engine.ledger_session import LedgerSession
 
 OWN = (Relation.MINE, Relation.PARKED)
 
@@ -305,15 +302,13 @@ class GuardService:
         leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
         layer, at = head.layer, head.received
         doubt = self._store(layer).doubt(head)
-        if damage:
-            from gitlease.engine.answers import of_damage
         cached = CachedLedger(
             layer=layer,
             version=head.version,
             received=at,
             leases=leases,
             policy=head.policy,
-            damage=of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
+            damage=engine.of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
             notices=head.ledger.notices(self._actor.holder) if head.ledger else (),
             seen=head.seen,
             doubt=doubt.message if doubt is not None else "",
@@ -346,10 +341,10 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                from gitlease.engine.answers import told, unread_notices
-
-                unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
-                self._losses += [told(notice) for notice in unread]
+                unread = engine.unread_notices(
+                    self._store(layer), layer, cached.notices, self._actor
+                )
+                self._losses += [engine.told(notice) for notice in unread]
             if news:
                 age = None if self._fetched.get(layer) else self._age_ms(cached) // MS
                 self._losses += [
@@ -411,17 +406,13 @@ def retry_interval(leases: Iterable[Lease]) -> int:
     return max(1, min(BEAT_AGAIN, shortest // TRIES))
 
 
-def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
+def renew_known(session: engine.LedgerSession, leases: Sequence[Lease]) -> list[str]:
     """Renew leases of the cached state in one push; the messages for the holder.
 
     Never raises GitleaseError: nobody waits for it.
     """
-    from gitlease.core.loss import Loss
-    from gitlease.core.moves.operations import grant_of
-    from gitlease.engine import acts
-
     try:
-        answer = acts.renew_grants(session, [*map(grant_of, leases)], in_use=False)
+        answer = engine.renew_grants(session, [*map(core.grant_of, leases)], in_use=False)
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
     usual = session.store.warnings  # of the place itself, nothing new
@@ -432,7 +423,9 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     for x in answer.refused:
         # A loss is told by a notice in the ledger, or as having run out.
         is_loss = isinstance(x, LeaseLost) and head is not None and head.ledger is not None
-        if not is_loss or (x.loss is not Loss.EXPIRED and (x.resource, x.scope) not in noticed):
+        if not is_loss or (
+            x.loss is not core.Loss.EXPIRED and (x.resource, x.scope) not in noticed
+        ):
             news.append(x.message)
     return news
 

@@ -5,9 +5,14 @@ from gitlease.push.fenced_push import PushCase as PushCase
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.push.fenced_push import fence as fence
 from gitlease.push.landing import Landed as Landed
+from gitlease.push.landing import Lander as Lander
 from gitlease.push.landing import LandOptions as LandOptions
+from gitlease.push.landing import fetch_target as fetch_target
+from gitlease.push.landing import find_target as find_target
+from gitlease.push.landing import unknown_files as unknown_files
 from gitlease.push.plan import JUDGED as JUDGED
 from gitlease.push.plan import GitWork as GitWork
 from gitlease.push.plan import PlannedPush as PlannedPush
 from gitlease.push.plan import PushRequest as PushRequest
 from gitlease.push.replay import MergeConflict as MergeConflict
+from gitlease.push.replay import listed as listed

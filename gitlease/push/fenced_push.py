@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
@@ -39,10 +39,7 @@ from gitlease.guard.rules import (
     Viewpoint,
     still_blocks,
 )
-from gitlease.push.plan import PlannedPush, PushRequest
-
-if TYPE_CHECKING:
-    from gitlease.push.plan import GitWork
+from gitlease.push.plan import GitWork, PlannedPush, PushRequest
 
 # --- one push, judged against the ledgers -----------------------------------------------------
 

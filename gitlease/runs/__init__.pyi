@@ -1,8 +1,10 @@
 from gitlease.runs.child import check_executable as check_executable
 from gitlease.runs.child import is_talked_to as is_talked_to
+from gitlease.runs.child import run_in as run_in
 from gitlease.runs.child import run_with_input as run_with_input
 from gitlease.runs.child import show_in_pager as show_in_pager
 from gitlease.runs.heartbeat import Heartbeat as Heartbeat
+from gitlease.runs.leased_command import LeasedCommand as LeasedCommand
 from gitlease.runs.pool import PATIENCE as PATIENCE
 from gitlease.runs.pool import RETRY as RETRY
 from gitlease.runs.pool import Job as Job
@@ -11,12 +13,14 @@ from gitlease.runs.pool import Pool as Pool
 from gitlease.runs.pool import PoolEvent as PoolEvent
 from gitlease.runs.pool import PoolLimits as PoolLimits
 from gitlease.runs.pool import PoolRan as PoolRan
+from gitlease.runs.pool import words_for_worktrees as words_for_worktrees
 from gitlease.runs.records import DONE as DONE
 from gitlease.runs.records import FAILED as FAILED
 from gitlease.runs.records import GIVEN_BACK as GIVEN_BACK
 from gitlease.runs.records import LOST as LOST
 from gitlease.runs.records import STOPPED as STOPPED
 from gitlease.runs.records import WAITING as WAITING
+from gitlease.runs.records import RunPlace as RunPlace
 from gitlease.runs.records import RunRecord as RunRecord
 from gitlease.runs.records import RunsFolder as RunsFolder
 from gitlease.runs.records import is_process_alive as is_process_alive

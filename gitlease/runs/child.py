@@ -15,7 +15,7 @@ from types import FrameType
 
 from gitlease.core.errors import Invalid, NotFound
 from gitlease.git.files import share
-from gitlease.git.run import on_parent_death
+from gitlease.git.run import on_parent_death, run_git
 
 
 class NoCommand(NotFound):
@@ -65,8 +65,6 @@ def run_in(folder: str, words: Sequence[str], env: Mapping[str, str]) -> int:
 
 def show_in_pager(text: str) -> bool:
     """Show a text in the pager that git would use; False if there is none, or it cannot start."""
-    from gitlease.git.run import run_git
-
     answer = run_git(("var", "GIT_PAGER"), cwd=".", timeout=10)
     pager = os.fsdecode(answer.out) if answer.code == 0 else ""
     try:

@@ -9,8 +9,9 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+from gitlease import engine
 from gitlease.core.errors import (
     GitleaseError,
     Invalid,
@@ -28,6 +29,7 @@ from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.engine.stepping import settle_landed
 from gitlease.git.repository import TIMEOUT, short_host, without_secrets
@@ -42,6 +44,7 @@ from gitlease.runs.records import (
     LOST,
     STOPPED,
     WAITING,
+    RunPlace,
     RunRecord,
     lines_of,
     record_of,
@@ -50,10 +53,6 @@ from gitlease.runs.records import (
 )
 from gitlease.runs.supervisor import ENDING as ENDINGS
 from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
-
-if TYPE_CHECKING:
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.runs.records import RunPlace
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
 MOST_SHARED, LONGEST_TAIL = 100, 1_400  # of a log in a note; lines and characters
@@ -115,12 +114,10 @@ def claim_to_run(
     if not resources:
         with ends_orderly():
             return place.queue.claim_next(replace(request.options, picked=True))[0]
-    from gitlease.engine import claim
-
     try:
         with ends_orderly():
             bound = replace(request.options, bind=True)
-            return claim.claim(
+            return engine.claim.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
     except (KeyboardInterrupt, SystemExit):

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
@@ -61,13 +60,11 @@ from gitlease.runs.records import (
     LOST,
     STOPPED,
     WAITING,
+    RunPlace,
     RunRecord,
     record_of,
     runs_of,
 )
-
-if TYPE_CHECKING:
-    from gitlease.runs.records import RunPlace
 
 EMPTY, ENOUGH = "ended", "enough"  # why a pool is over; also the event of no new tasks
 ATTEMPTS = 3  # of one pool at a task that fails

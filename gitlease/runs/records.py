@@ -14,8 +14,9 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
+from gitlease import engine
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
@@ -23,6 +24,7 @@ from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.core.shape import JSON, Damaged
+from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
 from gitlease.engine.transaction import fresh_id
@@ -34,14 +36,8 @@ from gitlease.git.files import (
     open_regular,
     replace_file,
 )
-from gitlease.git.repository import short_host
+from gitlease.git.repository import Repository, short_host
 from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs, wait_for_end
-
-if TYPE_CHECKING:
-    from gitlease.core.view import LeaseView
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.engine.queue import TaskQueue
-    from gitlease.git.repository import Repository
 
 OURS = "gitlease: "  # begins the lines of a log that are not the command's
 ALIVE, ENDED, POOLS = "alive", "runs", "pools"
@@ -432,9 +428,9 @@ class RunPlace(Protocol):
     @property
     def layer(self) -> str: ...
     @property
-    def ledger(self) -> LedgerSession: ...
+    def ledger(self) -> engine.LedgerSession: ...
     @property
-    def queue(self) -> TaskQueue: ...
+    def queue(self) -> engine.TaskQueue: ...
     @property
     def again(self) -> Callable[..., Self]: ...
     def main_branch(self) -> str | None: ...

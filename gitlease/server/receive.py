@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from gitlease import server
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
@@ -54,9 +54,6 @@ from gitlease.store import history
 from gitlease.store.history import LedgerCommit
 from gitlease.store.records import HEADER_FILE
 from gitlease.store.tree import MAX_TREE, changed_files, read_ledger, write_tree
-
-if TYPE_CHECKING:
-    from gitlease.server.work import WorkGuard
 
 # --- what the hook is told --------------------------------------------------------------------
 
@@ -559,8 +556,6 @@ class _Push:
         return all(now.now(ref) == self._refs.now(ref) for ref in self._rests_on)
 
     def _judge_work(self) -> Iterator[Refusal]:
-        from gitlease.server.work import FINDINGS, WorkGuard
-
         if self._problem:
             self.warnings.append(f"{self._problem}: tasks are looked for in the default places")
         after = {move.ref: move.new for move in self._ledgers}
@@ -585,7 +580,7 @@ class _Push:
         except Illegal as unknown:
             self.warnings.append(unknown.message)
             pusher = Pusher((), "somebody")  # who holds nothing
-        guard = WorkGuard(
+        guard = server.WorkGuard(
             self._repository,
             [settings.tasks for settings in each],
             self._objects,
@@ -614,10 +609,10 @@ class _Push:
             yield Refusal("", HELD, line, hints)
         if len(lines) > SHOWN:
             more = len(lines) - SHOWN
-            yield Refusal("", HELD, f"and {more if len(lines) < FINDINGS else 'many'} more")
+            yield Refusal("", HELD, f"and {more if len(lines) < server.FINDINGS else 'many'} more")
 
     def _check_settings(
-        self, guard: WorkGuard, after: Settings, move: RefMove, *, broken: bool
+        self, guard: server.WorkGuard, after: Settings, move: RefMove, *, broken: bool
     ) -> Iterator[Refusal]:
         # Settings that take the guard from a live lease of another come when it has ended, and so
         # does a file that cannot be read any more: it stops every client.

@@ -35,5 +35,6 @@ from gitlease.settings.sources import set_config as set_config
 from gitlease.settings.text import SCHEMA as SCHEMA
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings
 from gitlease.settings.text import parse_settings as parse_settings
+from gitlease.settings.text import record as record
 from gitlease.settings.text import settings_yaml as settings_yaml
 from gitlease.settings.text import suggest_settings as suggest_settings

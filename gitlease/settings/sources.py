@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gitlease import git, settings
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, field
 from gitlease.git.files import Unreadable, load_json, read_regular, store_json
@@ -44,9 +45,7 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
             return {
                 name: Found(value, str(source)) for name, (value, source) in kept["found"].items()
             }
-    from gitlease.settings.text import parse_settings  # slow, and needed only after a change
-
-    found = parse_settings(data)
+    found = settings.parse_settings(data)
     with contextlib.suppress(OSError):
         if os.path.isdir(folder):
             rows = {name: [entry.value, entry.source] for name, entry in found.items()}
@@ -389,12 +388,10 @@ _LINE = rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID + rb")\b"
 
 def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
     """The committed id, by one git process; None where none is, or git cannot tell."""
-    from gitlease.git.objects import BLOB, objects_of
-
-    objects = objects_of(repository)
+    objects = git.objects_of(repository)
     for place in (*default_branches(repository, remotes), "HEAD"):
         with contextlib.suppress(Unreadable):
-            found = _id_in(objects.named(f"{place}:{FILE}", BLOB, MAX_OUT))
+            found = _id_in(objects.named(f"{place}:{FILE}", git.BLOB, MAX_OUT))
             if found is not None:
                 return found
     return None
@@ -405,10 +402,8 @@ def _id_in(data: bytes) -> str | None:
         return found[1].decode()
     if len(data) > MAX_FILE or not (b"ledger" in data or b"\\" in data):
         return None
-    from gitlease.settings.text import parse_settings
-
     try:
-        setting = parse_settings(data).get(schema.LEDGER)
+        setting = settings.parse_settings(data).get(schema.LEDGER)
     except GitleaseError:  # what it says of other settings must not hide the id
         found = re.search(_LINE, data)
         return found[1].decode() if found else None

@@ -1,3 +1,7 @@
+from gitlease.store.admission import NAME_REMOTE as NAME_REMOTE
+from gitlease.store.admission import RULES as RULES
+from gitlease.store.admission import RemoteFacts as RemoteFacts
+from gitlease.store.admission import use_the_fetched as use_the_fetched
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.git_ledger import Storage as Storage
 from gitlease.store.history import BadStep as BadStep
@@ -17,6 +21,7 @@ from gitlease.store.private_store import TIDY_AGAIN as TIDY_AGAIN
 from gitlease.store.private_store import LooseObjects as LooseObjects
 from gitlease.store.private_store import PrivateStore as PrivateStore
 from gitlease.store.private_store import make_bare as make_bare
+from gitlease.store.private_store import make_folder as make_folder
 from gitlease.store.records import HEADER_FILE as HEADER_FILE
 from gitlease.store.records import MAX_MESSAGES as MAX_MESSAGES
 from gitlease.store.records import TICKETS as TICKETS
@@ -36,6 +41,8 @@ from gitlease.store.state import load_text as load_text
 from gitlease.store.state import store_text as store_text
 from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Move as Move
+from gitlease.store.transport import Remote as Remote
+from gitlease.store.transport import Watched as Watched
 from gitlease.store.transport import helper_of as helper_of
 from gitlease.store.tree import FORM as FORM
 from gitlease.store.tree import GitRecords as GitRecords

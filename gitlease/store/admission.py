@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gitlease import store
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
@@ -28,9 +29,6 @@ from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
 from gitlease.store.history import decision, first_after
 from gitlease.store.transport import GitRefs, Remote
-
-if TYPE_CHECKING:
-    from gitlease.store.git_ledger import RefLedgerStore
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
@@ -73,7 +71,7 @@ class RemoteFacts:
 class Admission:
     """Decides whether leases may be granted on the ledgers of one place."""
 
-    def __init__(self, facts: RemoteFacts, refs: GitRefs, ledgers: RefLedgerStore) -> None:
+    def __init__(self, facts: RemoteFacts, refs: GitRefs, ledgers: store.RefLedgerStore) -> None:
         self._facts, self._refs, self._ledgers = facts, refs, ledgers
         self.moved = False
         """Whether the ledger is used where others fetch, in the place of where git pushes."""

@@ -50,6 +50,7 @@ from gitlease.engine.ports import (
     Swapped,
     note_sent,
 )
+from gitlease.git.run import log
 from gitlease.store.admission import Admission, NotProven, RemoteFacts
 from gitlease.store.history import Past, PastStep, decision, first_after, operations_since
 from gitlease.store.private_store import GONE, CacheDamaged
@@ -361,8 +362,6 @@ class RefLedgerStore:
             self.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)
         if swapped.fate is not Fate.APPLIED:
-            from gitlease.git.run import log
-
             names = ", ".join(change.what for change in prepared.changes.values())
             why = swapped.detail or swapped.cause.value
             log("info", "the push of %s was not taken (%s): %s", names, swapped.fate.value, why)

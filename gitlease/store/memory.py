@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.work import WorkPush
 from gitlease.engine.ports import Cause, Change, Clock, Swapped
 from gitlease.git.objects import Absent, check_object, object_id
 from gitlease.store.git_ledger import RefLedgerStore, Storage
 from gitlease.store.history import LedgerCommit, walk
 from gitlease.store.state import StateFolder
+from gitlease.store.transport import Move
 from gitlease.store.tree import differences, read_ledger, write_step
-
-if TYPE_CHECKING:
-    from gitlease.core.work import WorkPush
-    from gitlease.store.transport import Move
 
 
 class MemoryObjects:

@@ -6,6 +6,7 @@ fetched again, so a damaged one is deleted and made anew.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -383,7 +384,6 @@ class PrivateStore:
         """
         if self._is_temporary:
             return False
-        import atexit
         import shutil
         import tempfile
 

@@ -11,8 +11,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from gitlease import tasks
+from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid, NotFound
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
@@ -44,11 +45,6 @@ from gitlease.tasks.scan import (
     why_no_task,
 )
 
-if TYPE_CHECKING:
-    from gitlease.core.edge import Task
-    from gitlease.tasks.reading import TaskReader
-    from gitlease.tasks.write import EdgeJournal
-
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 
 
@@ -77,16 +73,12 @@ class GitTaskFiles:
     # What a command without task files has no use for is imported when there are some.
 
     @cached_property
-    def _reader(self) -> TaskReader:
-        from gitlease.tasks.reading import TaskReader
-
-        return TaskReader(self._tasks, self._folder)
+    def _reader(self) -> tasks.TaskReader:
+        return tasks.TaskReader(self._tasks, self._folder)
 
     @cached_property
-    def _journal(self) -> EdgeJournal:
-        from gitlease.tasks.write import EdgeJournal
-
-        return EdgeJournal(self._intents)
+    def _journal(self) -> tasks.EdgeJournal:
+        return tasks.EdgeJournal(self._intents)
 
     @property
     def parsed(self) -> int:
@@ -215,23 +207,19 @@ class GitTaskFiles:
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         if not changes:
             return
-        from gitlease.tasks.write import ask_git, read_place
-
         root = self._root()
         found = {}
         for change in changes:
             with _errors_name_task(change):
-                found[change.file] = read_place(root, change.file)
-        refused = ask_git(self._repository.git_dir, root, list(found))
+                found[change.file] = tasks.read_place(root, change.file)
+        refused = tasks.ask_git(self._repository.git_dir, root, list(found))
         for change in changes:
             with _errors_name_task(change):
                 if change.file in refused:
                     raise refused[change.file]
                 self._edit(change, found[change.file])
         if commit:
-            from gitlease.tasks.edge_commit import check_commit
-
-            check_commit(self._repository, self._tasks, changes)
+            tasks.check_commit(self._repository, self._tasks, changes)
 
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         if not changes:
@@ -245,13 +233,11 @@ class GitTaskFiles:
         return tuple(self._commit(written) if commit else written)
 
     def _commit(self, written: Sequence[Written]) -> list[Written]:
-        from gitlease.tasks.edge_commit import commit_edges
-
         made, problem = None, ""
         good = [one.change for one in written if not one.problem]
         try:
             with StateFolder(os.path.dirname(self._intents)).turn(TIMEOUT, lambda: None):
-                made = commit_edges(self._repository, self._tasks, good) if good else None
+                made = tasks.commit_edges(self._repository, self._tasks, good) if good else None
         except Invalid as error:
             problem = f"it is not committed: {error.message}"
         in_head = made is None and not problem
@@ -261,18 +247,14 @@ class GitTaskFiles:
         ]
 
     def _write(self, root: str, change: TaskChange) -> Written:
-        from gitlease.tasks.write import change_file
-
         edit = partial(self._edit, change)
         try:
-            return Written(change, change_file(root, change.file, edit, aside=self._folder))
+            return Written(change, tasks.change_file(root, change.file, edit, aside=self._folder))
         except Invalid as error:
             return Written(change, False, problem=error.message)
 
     def _edit(self, change: TaskChange, data: bytes) -> bytes:
-        from gitlease.tasks.edit import edit_task
-
-        return edit_task(
+        return tasks.edit_task(
             data, file=change.file, tasks=self._tasks, edit=change.edit, of=change.resource
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gitlease import wiring
+from gitlease import verify
 from gitlease.check.commits import read_context
 from gitlease.check.rules import CheckResult
 from gitlease.core.errors import GitleaseError, UsageError
@@ -205,21 +205,17 @@ def verify_verb(
     )
 
 
-def _verified_lines(shown: str, found: wiring.Verified) -> Iterable[str]:
-    from gitlease.verify.replay import several
-
+def _verified_lines(shown: str, found: verify.Verified) -> Iterable[str]:
     for one in found.broken[:SHOWN]:
         yield f"{one.commit}: {one.rule}: {one.message}"
     if len(found.broken) > SHOWN:
-        yield f"and {several(len(found.broken) - SHOWN, 'more violation')}: --json has them"
+        yield f"and {verify.several(len(found.broken) - SHOWN, 'more violation')}: --json has them"
     for why in found.unjudged:
         yield f"not judged: {why}"
     counts = (found.commits, "commit"), (found.decisions, "decision"), (found.leases, "grant")
-    checked = ", ".join(several(number, what) for number, what in counts)
+    checked = ", ".join(verify.several(number, what) for number, what in counts)
     yield f"{shown} at revision {found.revision}: {checked}: {_outcome(found)}"
 
 
-def _outcome(found: wiring.Verified) -> str:
-    from gitlease.verify.replay import several
-
-    return several(len(found.broken), "violation") if found.broken else "no rule is broken"
+def _outcome(found: verify.Verified) -> str:
+    return verify.several(len(found.broken), "violation") if found.broken else "no rule is broken"

@@ -1,5 +1,4 @@
 from gitlease.settings.text import SuggestedSettings as SuggestedSettings
-from gitlease.verify.replay import Verified as Verified
 from gitlease.wiring.agents import AgentContext as AgentContext
 from gitlease.wiring.agents import agent_sessions as agent_sessions
 from gitlease.wiring.agents import begin_conversation as begin_conversation
@@ -19,8 +18,11 @@ from gitlease.wiring.hooks import HookContext as HookContext
 from gitlease.wiring.hooks import has_hooks as has_hooks
 from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.hooks import probe_answer as probe_answer
+from gitlease.wiring.landing import Landing as Landing
 from gitlease.wiring.landing import beat as beat
 from gitlease.wiring.landing import end_at_start as end_at_start
+from gitlease.wiring.landing import end_landed as end_landed
+from gitlease.wiring.push import land as land
 from gitlease.wiring.push import open_push as open_push
 from gitlease.wiring.server import PushVerdict as PushVerdict
 from gitlease.wiring.server import Refusal as Refusal

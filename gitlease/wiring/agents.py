@@ -6,11 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from gitlease import install
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
+from gitlease.core.lease import holder_has
+from gitlease.core.resources import Resource
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, ask, discover, is_on
 from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
@@ -36,9 +38,6 @@ from gitlease.settings.schema import FILE, read_session
 from gitlease.settings.sources import checked
 from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
-
-if TYPE_CHECKING:
-    from gitlease.core.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +89,11 @@ def open_for_agent(
 
 def is_used(repository: Repository) -> bool:
     """Tell whether a repository uses gitlease: hooks in a person's own file run everywhere."""
-    from gitlease.install.agent_setup import is_installed
-
     root = repository.toplevel
     return root is not None and (
         os.path.lexists(os.path.join(root, FILE))
         or has_traces(repository.common_dir)
-        or any(is_installed(name, root) for name in AGENTS)
+        or any(install.is_installed(name, root) for name in AGENTS)
     )
 
 
@@ -265,8 +262,6 @@ def in_session_of_server(workspace: Workspace, resources: Iterable[Resource]) ->
     For commands that an agent types: what it claimed through its server before any hook ran, or
     before it went on to this conversation, is its own.
     """
-    from gitlease.core.lease import holder_has
-
     actor, clock = workspace.actor, workspace.ledger.clock
     if actor.session is None or actor.session_explicit or not workspace.identity.below_agent:
         return workspace
@@ -328,16 +323,14 @@ def passed_on(names: Iterable[str]) -> dict[str, str]:
 
 def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     """Tell whether the agent that calls tools has our hook for the end of its sessions."""
-    from gitlease.install.agent_setup import hooks_in, place_of
-
     host = THREADED if thread else agent_in(os.environ)
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
     for user in (True, *([False] if workspace.repository.toplevel else [])):
         with contextlib.suppress(Invalid):  # an unreadable file counts as one without hooks
-            place = place_of(host, workspace.repository, user=user, environ=os.environ)
-            if ends & {*hooks_in(host, place).events}:
+            place = install.place_of(host, workspace.repository, user=user, environ=os.environ)
+            if ends & {*install.hooks_in(host, place).events}:
                 return True
     return False
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import verify, wiring
 from gitlease.check.commits import (
     CheckService,
     Chosen,
@@ -33,10 +33,6 @@ from gitlease.settings.sources import Settings, load_settings, remotes_of_work
 from gitlease.settings.text import committed_settings
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
-
-if TYPE_CHECKING:
-    from gitlease.verify.replay import Verified
-    from gitlease.wiring.workspace import Workspace
 
 USUAL_REMOTE = "origin"
 CommittedSettings = Mapping[str, Found]
@@ -138,7 +134,7 @@ class CheckContext:
         return HistoryStore(self.repository, place.remote_at(url, name), folder=place.private)
 
 
-def open_staleness(workspace: Workspace) -> StaleService:
+def open_staleness(workspace: wiring.Workspace) -> StaleService:
     """The stale claims of an opened repository. Asks no remote.
 
     What is leased in ``global`` counts for every layer.
@@ -183,15 +179,13 @@ def hint_at_contents(repository: Repository, error: GitleaseError) -> GitleaseEr
 
 def verify_ledger(
     place: LedgerPlace, *, ref: str | None = None, cached: bool = False, tips: Sequence[str] = ()
-) -> tuple[str, Verified, tuple[str, ...]]:
+) -> tuple[str, verify.Verified, tuple[str, ...]]:
     """Replay the history of the ledger at ``ref``, else of the configured one as it is now.
 
     The latter is fetched first, unless ``cached``. ``tips`` are commits that were at its ref at
     other times. Returns what it was, for people, and warnings as well. Raises NotFound without such
     a commit or ledger, Invalid for one that this gitlease does not know, and what a fetch raises.
     """
-    from gitlease.verify.replay import NoLedger, verify
-
     where, tip, shown, warnings = _version(place, ref, cached=cached)
     sampled = []
     for word, oid in zip(tips, commit_ids(where, tips), strict=True):
@@ -199,8 +193,8 @@ def verify_ledger(
             raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
         sampled.append(oid or word)  # a renewal that was replaced may be gone by now
     try:
-        return shown, verify(where, tip, sampled, environ=os.environ), warnings
-    except NoLedger as error:
+        return shown, verify.verify(where, tip, sampled, environ=os.environ), warnings
+    except verify.NoLedger as error:
         raise Invalid(f"{shown} holds no ledger: {error}") from None
 
 

@@ -6,20 +6,17 @@ It never fails: what could not be ended now is ended the next time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import guard
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.engine.stepping import settle_landed
 from gitlease.git.pushes import HEADS, commit_of, fetch_commits
 from gitlease.guard.notes import is_due
 from gitlease.runs.records import runs_of
+from gitlease.store.transport import Watched
 from gitlease.tasks.files import landed, merged
 from gitlease.wiring.workspace import Workspace
-
-if TYPE_CHECKING:
-    from gitlease.guard.service import GuardService
-    from gitlease.store.transport import Watched
 
 MERGED, NEVER = "merged", "never"
 FETCH = 10.0  # seconds for a main branch that has moved on
@@ -37,24 +34,24 @@ def end_at_start(workspace: Workspace) -> tuple[str, ...]:
     return end_landed(workspace.again(time_limit=limit, patience=limit))
 
 
-def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[str, Lease]]) -> None:
+def beat(
+    workspace: Workspace, service: guard.GuardService, renewable: Sequence[tuple[str, Lease]]
+) -> None:
     """Renew those of these leases, given with their layers, whose layer is due.
 
     What has landed is completed instead. Nobody waits for it: messages go to the inbox.
     """
-    from gitlease.guard.service import renew_known
-
-    due = guard.due(renewable)
+    due = service.due(renewable)
     for space in workspace.in_use if due else ():
         ended = settle_landed(space.ledger)
         workspace.inbox.leave(ended.warnings)
         ids = {view.lease_id for view in ended.leases}
         here = [lease for layer, lease in renewable if layer == space.layer and layer in due]
         leases = [lease for lease in here if lease.lease_id not in ids]
-        messages = renew_known(space.ledger, leases) if leases else []
+        messages = guard.renew_known(space.ledger, leases) if leases else []
         if leases or ids:
-            guard.refresh()
-            workspace.inbox.leave([*messages, *guard.lost()])
+            service.refresh()
+            workspace.inbox.leave([*messages, *service.lost()])
 
 
 class Landing:

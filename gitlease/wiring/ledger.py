@@ -9,14 +9,16 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from gitlease import git, tasks
+from gitlease import guard as guards
+from gitlease import store as stores
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
-from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, without_secrets
+from gitlease.git.repository import Repository, Ways, without_secrets
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import (
@@ -32,14 +34,6 @@ from gitlease.store.state import KNOWN_FILE, StateFolder
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
-if TYPE_CHECKING:
-    from gitlease.git.repository import Ways
-    from gitlease.guard.service import GuardService
-    from gitlease.store.admission import RemoteFacts
-    from gitlease.store.git_ledger import RefLedgerStore
-    from gitlease.store.transport import Remote, Watched
-    from gitlease.tasks.files import GitTaskFiles
-
 
 HERE = Location(None, None, True)
 
@@ -51,7 +45,7 @@ def open_place(
     *,
     local: bool = False,
     committed: Mapping[str, Found] | None = None,
-    store: RefLedgerStore | None = None,
+    store: stores.RefLedgerStore | None = None,
 ) -> LedgerPlace:
     """The place of a repository's ledger, with arguments as for ``open_workspace``."""
     flags = flags or {}
@@ -74,7 +68,7 @@ class LedgerPlace:
     settings: Settings
     location: Location
     layer: str = GLOBAL_LAYER
-    given: RefLedgerStore | None = None
+    given: stores.RefLedgerStore | None = None
     folder: str = ""
 
     @property
@@ -137,11 +131,9 @@ class LedgerPlace:
         """The layers whose leases count here: what is exclusive everywhere is in ``global``."""
         return [LOCAL_LAYER] if self.local else [GLOBAL_LAYER, self.layer]
 
-    def task_files(self) -> GitTaskFiles:
+    def task_files(self) -> tasks.GitTaskFiles:
         """The task files of this work tree; intents are kept beside the ledger they go with."""
-        from gitlease.tasks.files import GitTaskFiles
-
-        return GitTaskFiles(
+        return tasks.GitTaskFiles(
             self.repository,
             self.settings.tasks,
             folder=os.path.join(self.private, "tasks"),
@@ -154,31 +146,25 @@ class LedgerPlace:
 
         Given the time ``now``, a remote whose default branch is not known here is asked for it.
         """
-        from gitlease.git.pushes import main_branch
-
         names = remotes_of_work(self.location, self.repository)
-        return main_branch(self.repository, names, now=now)
+        return git.main_branch(self.repository, names, now=now)
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
-        from gitlease.git.pushes import refs_known
-
         names = remotes_of_work(self.location, self.repository)
         if self.main_branch() is not None:
             return None
-        return next((name for name in names if refs_known(self.repository, [name])), None)
+        return next((name for name in names if git.refs_known(self.repository, [name])), None)
 
     def inbox(self, actor: Actor) -> NotedInbox:
         """The messages of background work for an actor."""
         return NotedInbox(self.private, actor.holder, actor.session)
 
-    def guard(self, actor: Actor, clock: Clock) -> GuardService:
+    def guard(self, actor: Actor, clock: Clock) -> guards.GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
-        from gitlease.guard.service import GuardService, WatchFolder
-
         settings, limit = self.settings, float(self.settings.guard_timeout)
-        return GuardService(
-            WatchFolder(
+        return guards.GuardService(
+            guards.WatchFolder(
                 self.private, lambda x: self.of_layer(x).state(x), clock, origin_of(self.repository)
             ),
             lambda: self.store(clock, time_limit=limit),
@@ -207,24 +193,20 @@ class LedgerPlace:
         return (self.repository.config.get("extensions.worktreeConfig") or "").lower() == "true"
 
     def store(
-        self, clock: Clock, *, time_limit: float, watched: Watched | None = None
-    ) -> RefLedgerStore:
+        self, clock: Clock, *, time_limit: float, watched: stores.Watched | None = None
+    ) -> stores.RefLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git.
 
         Contacts learn of the ref ``watched`` by the way.
         """
         if self.given is not None:
             return self.given
-        from gitlease.store.git_ledger import RefLedgerStore
-        from gitlease.store.private_store import SHA1, SHA256, PrivateStore, make_bare, make_folder
-        from gitlease.store.transport import GitRefs, Remote, Watched
-
         url = self.location.url
         if url is None:
             own = os.path.join(self.private, "local.git")
-            make_folder(self.private)
-            make_bare(own)
-            remote = Remote(url=own, folder=self.private)
+            stores.make_folder(self.private)
+            stores.make_bare(own)
+            remote = stores.Remote(url=own, folder=self.private)
             place = "the local ledger of this clone"
             why = "" if self.local else "there is no remote: "
             warnings: tuple[str, ...] = (
@@ -235,11 +217,15 @@ class LedgerPlace:
             shown = without_secrets(url)
             place = f"{self.location.name} ({shown})" if self.location.name else shown
             warnings = ()
-        id_bytes = SHA256 if url and self.repository.object_format == "sha256" else SHA1
+        id_bytes = (
+            stores.SHA256 if url and self.repository.object_format == "sha256" else stores.SHA1
+        )
         prefix = "refs/gitlease" if url is None else self.settings.ref_prefix
-        store, watched = PrivateStore(self.objects, id_bytes), watched or Watched()
-        return RefLedgerStore(
-            GitRefs(remote, store, self.state, prefix, time_limit=time_limit, watched=watched),
+        store, watched = stores.PrivateStore(self.objects, id_bytes), watched or stores.Watched()
+        return stores.RefLedgerStore(
+            stores.GitRefs(
+                remote, store, self.state, prefix, time_limit=time_limit, watched=watched
+            ),
             lambda x: StateFolder(self.state(x), on_move=lambda: head_moved(self.private)),
             clock,
             place,
@@ -248,17 +234,15 @@ class LedgerPlace:
             watched=watched,
         )
 
-    def _facts(self) -> RemoteFacts:
+    def _facts(self) -> stores.RemoteFacts:
         """What the settings say about the remote; git is asked only where something is granted."""
-        from gitlease.store.admission import NAME_REMOTE, RULES, RemoteFacts, use_the_fetched
-
         location, repository, ways = self.location, self.repository, self.location.ways
 
         def recorded() -> str | None:
             return recorded_id(repository, remotes_of_work(location, repository))
 
         if ways is None:
-            return RemoteFacts(recorded=recorded)
+            return stores.RemoteFacts(recorded=recorded)
         ends = without_secrets(ways.reads), without_secrets(ways.writes[0])
         problem, place = "", location.name or "the remote"
         if len(ways.writes) > 1:
@@ -268,9 +252,9 @@ class LedgerPlace:
             problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
         shown = without_secrets(ways.fetch)
         works = repository.ways_to(ways.fetch).writes == (ways.reads,)
-        return RemoteFacts(
+        return stores.RemoteFacts(
             problem=problem,
-            way_out=use_the_fetched(shown) if works else (NAME_REMOTE, RULES),
+            way_out=stores.use_the_fetched(shown) if works else (stores.NAME_REMOTE, stores.RULES),
             ends=ends,
             fetch=self._where_fetched(ways) if location.fetched_elsewhere else None,
             fetched_at=f"{location.name} ({shown})" if location.name else shown,
@@ -278,14 +262,14 @@ class LedgerPlace:
             others=lambda: () if location.explicit else self._other_remotes(ways),
         )
 
-    def _where_fetched(self, ways: Ways) -> Remote:
+    def _where_fetched(self, ways: Ways) -> stores.Remote:
         """The repository that others fetch from, for pushes as well."""
         remote = self.remote_at(ways.fetch, self.location.name)
         # The longest rule counts, and of two the first: no other sends pushes elsewhere.
         rule = (f"url.{ways.reads}.pushInsteadOf", ways.fetch)
         return replace(remote, effective=ways.reads, settings=(rule, *remote.settings))
 
-    def _other_remotes(self, ways: Ways) -> Sequence[tuple[str, Remote]]:
+    def _other_remotes(self, ways: Ways) -> Sequence[tuple[str, stores.Remote]]:
         found = []
         for name in self.repository.remote_names():
             other = self.repository.ways_to(name)
@@ -293,10 +277,8 @@ class LedgerPlace:
                 found.append((name, self.remote_at(other.fetch, name)))
         return found
 
-    def remote_at(self, url: str, name: str | None) -> Remote:
+    def remote_at(self, url: str, name: str | None) -> stores.Remote:
         """How git reaches a URL: with the settings of this clone."""
-        from gitlease.store.transport import Remote
-
         repository, config = self.repository, self.repository.config
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]
         if self._worktree_has_config():
@@ -308,7 +290,7 @@ class LedgerPlace:
         settings += [("include.path", file) for file in dict.fromkeys(files)]
         if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
             settings.append(("http.proxy", proxy))
-        return Remote(
+        return stores.Remote(
             url=url,
             folder=repository.toplevel or repository.git_dir,
             effective=repository.ways_to(url).writes[0],
@@ -319,8 +301,6 @@ class LedgerPlace:
 
     def _task_places(self) -> tuple[str, ...]:
         """The literal heads of the patterns of task files; none if one has no literal head."""
-        from gitlease.core.resources import parse
-
         if not all(text.isascii() for text in self.settings.tasks.files):
             return ()
         heads = [parse(text).head for text in self.settings.tasks.files]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from gitlease import engine, push, runs, wiring
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER, Resource
@@ -14,13 +15,8 @@ from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
 from gitlease.runs.heartbeat import heartbeat_of, kept
 
-if TYPE_CHECKING:
-    from gitlease.push.landing import Landed, LandOptions
-    from gitlease.runs.leased_command import LeasedCommand
-    from gitlease.wiring.workspace import Workspace
 
-
-def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
+def open_push(workspace: wiring.Workspace, *, seconds: float = SECONDS) -> FencedPush:
     """The fenced push of an opened repository; a push is given up after so many ``seconds``."""
     repository, settings = workspace.repository, workspace.settings
     work = GitWork(
@@ -40,16 +36,14 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
 
 
 def land(
-    workspace: Workspace,
+    workspace: wiring.Workspace,
     resource: Resource | None,
-    options: LandOptions,
+    options: push.LandOptions,
     tell: Callable[[str], None],
-) -> Landed:
+) -> push.Landed:
     """Land a task of an opened repository."""
-    from gitlease.push.landing import Lander
-
     settings = workspace.settings
-    return Lander(
+    return push.Lander(
         workspace.ledger,
         open_push(workspace),
         workspace.repository,
@@ -62,11 +56,11 @@ def land(
     ).land(resource)
 
 
-Finisher = Callable[["LeasedCommand", Resource], Sequence[str]]
+Finisher = Callable[["runs.LeasedCommand", Resource], Sequence[str]]
 
 
 def pool_finisher(
-    workspace: Workspace,
+    workspace: wiring.Workspace,
     directory: str,
     words: Sequence[str],
     tell: Callable[[str], None],
@@ -83,32 +77,28 @@ def pool_finisher(
     Returned first is the ref that it lands on, fetched. Raises UsageError and NotFound for a base
     that nothing could land on, and for commands that ``directory`` does not have.
     """
-    from gitlease.engine import sessions
-    from gitlease.push.landing import LandOptions, fetch_target, find_target, unknown_files
-    from gitlease.push.replay import listed
-    from gitlease.runs.child import check_executable, run_in
-    from gitlease.runs.pool import words_for_worktrees
-
     main, repository = workspace.learn_main_branch, workspace.repository
-    remote, branch = find_target(repository, workspace.location, base, main=main)
-    fetch_target(repository, remote, branch, main=main)
+    remote, branch = push.find_target(repository, workspace.location, base, main=main)
+    push.fetch_target(repository, remote, branch, main=main)
     ref = f"refs/remotes/{remote}/{branch}"
 
     def fit(command: Sequence[str] | None) -> tuple[str, ...]:
         if not command:
             return ()
-        check_executable(command[0], cwd=directory)
-        return words_for_worktrees(repository, ref, directory, command)
+        runs.check_executable(command[0], cwd=directory)
+        return runs.words_for_worktrees(repository, ref, directory, command)
 
     words = fit(words)
-    options = LandOptions(hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms)
+    options = push.LandOptions(
+        hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms
+    )
 
-    def finish(command: LeasedCommand, resource: Resource) -> Sequence[str]:
-        place = cast("Workspace", command.place)
+    def finish(command: runs.LeasedCommand, resource: Resource) -> Sequence[str]:
+        place = cast("wiring.Workspace", command.place)
         # Files that the command left behind beside its commits are its own affair.
         own = ask(place.repository, "rev-list", "-1", "HEAD", f"^{ref}", "--").out.strip()
-        if not own and (files := unknown_files(place.repository)):
-            raise Invalid(f"nothing is committed, but there are new files: {listed(files)}")
+        if not own and (files := push.unknown_files(place.repository)):
+            raise Invalid(f"nothing is committed, but there are new files: {push.listed(files)}")
         before = commit_of(place.repository, "HEAD")
         landed = place.land(resource, options, tell=tell)
         if words and not landed.already:
@@ -120,15 +110,20 @@ def pool_finisher(
                 raise
         return landed.warnings
 
-    def offer(command: LeasedCommand, place: Workspace, resource: Resource, landed: Landed) -> None:
+    def offer(
+        command: runs.LeasedCommand,
+        place: wiring.Workspace,
+        resource: Resource,
+        landed: push.Landed,
+    ) -> None:
         branch = f"work/{fit_name(resource.text)}"
         refs = (f"+HEAD:refs/heads/{branch}",)
         request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
         open_push(place).push(request, require=[resource], unfenced=options.unfenced, tell=tell)
         env = command.environment() | {"GITLEASE_BRANCH": branch, "GITLEASE_BASE": landed.base}
-        if status := run_in(command.request.directory, words, env):
+        if status := runs.run_in(command.request.directory, words, env):
             raise Invalid(f"{words[0]} ended with status {status}")
         reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
-        sessions.park(place.ledger, [resource], reason=reason, waits=True)
+        engine.sessions.park(place.ledger, [resource], reason=reason, waits=True)
 
     return ref, finish

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gitlease import engine, push, runs, settings, store, tasks, wiring
+from gitlease import guard as guards
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
@@ -36,17 +39,6 @@ from gitlease.settings.sources import (
 from gitlease.settings.sources import set_config as write_setting
 from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
-
-if TYPE_CHECKING:
-    import threading
-
-    from gitlease.engine.queue import TaskQueue
-    from gitlease.guard.service import GuardService
-    from gitlease.push.landing import Landed, LandOptions
-    from gitlease.runs.records import RunsFolder
-    from gitlease.settings.text import SuggestedSettings
-    from gitlease.store.git_ledger import RefLedgerStore
-    from gitlease.wiring.landing import Landing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +112,9 @@ class Workspace:
         return (self, *(self._with(place=place, alone=True) for place in others))
 
     @cached_property
-    def queue(self) -> TaskQueue:
+    def queue(self) -> engine.TaskQueue:
         """The queue of tasks."""
-        from gitlease.engine.queue import TaskQueue
-
-        return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
+        return engine.TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
 
     @cached_property
     def carried(self) -> CarriedLeases:
@@ -132,7 +122,7 @@ class Workspace:
         return CarriedLeases(self.place.private, self.actor.holder, self.actor.session)
 
     @cached_property
-    def guard(self) -> GuardService:
+    def guard(self) -> guards.GuardService:
         """The guard of what others hold, for hooks and for edits."""
         return self.place.guard(self.actor, self.clock)
 
@@ -198,28 +188,24 @@ class Workspace:
     def land(
         self,
         resource: Resource | None,
-        options: LandOptions,
+        options: push.LandOptions,
         *,
         tell: Callable[[str], None] = lambda _line: None,
-    ) -> Landed:
+    ) -> push.Landed:
         """Land the work of this work tree's branch, and finish its task: see ``Lander.land``.
 
         ``tell`` gets the lines that hooks and the server print.
         """
-        from gitlease.wiring.push import land
-
-        return land(self, resource, options, tell)
+        return wiring.land(self, resource, options, tell)
 
     def add_task(self, title: str, **fields: Any) -> tuple[Task, tuple[str, ...]]:
         """Write the file of a new task, with these fields of a ``NewTask``; with warnings."""
-        from gitlease.tasks.propose import NewTask, add_task
-
         now = moment_of(self.clock.now().wall_ms)
-        return add_task(
+        return tasks.add_task(
             self.repository,
             self.settings.tasks,
             self.ledger,
-            NewTask(
+            tasks.NewTask(
                 title=title, status=edge_rules(self.settings).word(Progress.TODO), at=now, **fields
             ),
             main=self.learn_main_branch(),
@@ -242,7 +228,7 @@ def open_workspace(
     anonymous: bool = False,
     committed: Mapping[str, Found] | None = None,
     repository: Repository | None = None,
-    store: RefLedgerStore | None = None,
+    store: store.RefLedgerStore | None = None,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
@@ -283,10 +269,8 @@ class LandingLater:
         self._workspace, self._watched = workspace, watched
 
     @cached_property
-    def _landing(self) -> Landing:
-        from gitlease.wiring.landing import Landing
-
-        return Landing(self._workspace, self._watched)
+    def _landing(self) -> wiring.Landing:
+        return wiring.Landing(self._workspace, self._watched)
 
     def __call__(
         self, leases: Sequence[Lease], *, ended: str | None = None
@@ -301,13 +285,11 @@ class LandingLater:
         return "_landing" in vars(self) and self._landing.is_to_judge()
 
 
-def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
+def _recorded_runs(private: str, clock: Clock) -> runs.RunsFolder | None:
     """The runs of a clone; their module is loaded once there is a record of one."""
     with contextlib.suppress(OSError):
         if os.listdir(os.path.join(private, "alive")):
-            from gitlease.runs.records import RunsFolder
-
-            return RunsFolder(private, clock.now().boot_id)
+            return runs.RunsFolder(private, clock.now().boot_id)
     return None
 
 
@@ -322,8 +304,8 @@ def edge_rules(settings: Settings) -> EdgeRules:
 
 
 def write_default_settings(
-    repository: Repository, accept: Callable[[SuggestedSettings], bool] = lambda _: True
-) -> tuple[str, SuggestedSettings] | None:
+    repository: Repository, accept: Callable[[settings.SuggestedSettings], bool] = lambda _: True
+) -> tuple[str, settings.SuggestedSettings] | None:
     """Write a commented ``.gitlease.yaml`` that fits the task files, unless there is one.
 
     The file has only defaults where a proposal is not accepted. Returns its path and what was
@@ -332,12 +314,9 @@ def write_default_settings(
     path = os.path.join(repository.toplevel or "", FILE)
     if repository.toplevel is None or os.path.lexists(path):
         return None
-    from gitlease.settings.text import SuggestedSettings, settings_yaml
-    from gitlease.tasks.propose import fitting_settings
-
-    suggested = fitting_settings(repository)
+    suggested = tasks.fitting_settings(repository)
     if suggested.proposed and not accept(suggested):
-        suggested = SuggestedSettings(settings_yaml(), headed=suggested.headed)
+        suggested = settings.SuggestedSettings(settings.settings_yaml(), headed=suggested.headed)
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(suggested.text)
@@ -348,17 +327,17 @@ def write_default_settings(
     return path, suggested
 
 
-def proposed_settings(workspace: Workspace, tasks: Sequence[Task]) -> SuggestedSettings | None:
+def proposed_settings(
+    workspace: Workspace, known: Sequence[Task]
+) -> settings.SuggestedSettings | None:
     """Settings that fit the tasks seen, or if there are none, files that no setting is about."""
-    from gitlease.tasks.propose import fitting_settings, fitting_statuses
-
     settings = workspace.settings
-    if tasks:
-        return fitting_statuses(tasks, settings.tasks.statuses)
+    if known:
+        return tasks.fitting_statuses(known, settings.tasks.statuses)
     about_tasks = (x.source for name, x in settings.found.items() if name.startswith("tasks."))
     if workspace.repository.toplevel is None or {*about_tasks} != {BUILT_IN}:
         return None
-    return fitting_settings(workspace.repository)
+    return tasks.fitting_settings(workspace.repository)
 
 
 def tasks_seen(workspace: Workspace) -> TaskList:
@@ -373,8 +352,6 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
     With it goes the prefix of its refs, where that file does not set it. Returns whether it was
     written, and warnings. What is committed already stays as it is.
     """
-    from gitlease.settings.text import record
-
     location, repository = workspace.location, workspace.repository
     shared = location.url is not None and workspace.layer == GLOBAL_LAYER
     if not shared or ledger_id is None or repository.toplevel is None:
@@ -385,7 +362,7 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
         wanted[PREFIX] = found[PREFIX].value
     elif ledger_id in (committed, found[LEDGER].value):
         return False, ()
-    if (written := record(repository, wanted)) is not False:
+    if (written := settings.record(repository, wanted)) is not False:
         return bool(written), ()
     words = ", ".join(f"{name.removeprefix('lease.')}: {wanted[name]}" for name in wanted)
     return False, (f"add this to {FILE} by hand, and commit it: lease: {{{words}}}",)
@@ -395,7 +372,6 @@ __all__ = [
     "Found",
     "Repository",
     "Setting",
-    "SuggestedSettings",
     "Workspace",
     "find_repository",
     "open_workspace",

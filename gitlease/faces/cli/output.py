@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -340,8 +341,6 @@ TICK = 1.0  # seconds
 @contextmanager
 def progress() -> Iterator[None]:
     """Report steps that take longer than a second while the block runs."""
-    import threading
-
     over = threading.Event()
     ticker = threading.Thread(target=report_steps, args=(over.wait, aside), daemon=True)
     ticker.start()

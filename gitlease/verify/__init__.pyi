@@ -1,0 +1,4 @@
+from gitlease.verify.replay import NoLedger as NoLedger
+from gitlease.verify.replay import Verified as Verified
+from gitlease.verify.replay import several as several
+from gitlease.verify.replay import verify as verify
