@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import make_clone
 
 FENCES = raise_fences()
+gc.set_threshold(50_000, 20, 20)  # looking for circles that often would be a tenth of the run
 if os.environ.get("CI"):  # the same examples every time: what fails there is what was changed
     settings.register_profile("same-every-time", derandomize=True)
     settings.load_profile("same-every-time")
@@ -44,8 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # a run with "-p no:xdist" knows no such hook
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three workers on two cores: tests wait for git, servers and terminals half of their time."""
-    return len(os.sched_getaffinity(0)) * 3 // 2 or 1
+    """Five workers on two cores: tests wait for git, servers and terminals half of their time."""
+    return len(os.sched_getaffinity(0)) * 5 // 2
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests themselves from being searched for circles, again and again."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

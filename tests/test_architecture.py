@@ -168,6 +168,12 @@ def tree_of(module: str) -> ast.Module:
 
 
 @cache
+def nodes_of(tree: ast.Module) -> list[ast.AST]:
+    """Every node; kept, since to walk over all of gitlease takes half a second each time."""
+    return [*ast.walk(tree)]
+
+
+@cache
 def trees_of_tests() -> dict[Path, ast.Module]:
     """Every module of the tests; parsed only where a test asks, since each worker imports this."""
     files = (ROOT / "tests").rglob("*.py")
@@ -184,7 +190,8 @@ def package_of(module: str) -> str:
     raise AssertionError(f"{module} lies in no known package")
 
 
-def imports_of(module: str, tree: ast.Module) -> Iterator[Import]:
+@cache
+def imports_of(module: str, tree: ast.Module) -> list[Import]:
     """Every import of a module, every name that it takes from a package, and every string that
     names a module of ours.
     """
@@ -215,12 +222,12 @@ def imports_of(module: str, tree: ast.Module) -> Iterator[Import]:
         for below in ast.iter_child_nodes(node):
             yield from walk(below, eager and below is not getattr(node, "annotation", None))
 
-    yield from walk(tree, eager=True)
+    return [*walk(tree, eager=True)]
 
 
 def packages_in(tree: ast.Module) -> dict[str, str]:
     """The packages of ours that a module imports, by their names in it."""
-    every = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    every = (node for node in nodes_of(tree) if isinstance(node, ast.ImportFrom))
     pairs = ((f"{node.module}.{x.name}", x.asname or x.name) for node in every for x in node.names)
     return {name: target for target, name in pairs if target in exports()}
 
@@ -274,7 +281,7 @@ def wrong_uses(module: str, tree: ast.Module) -> Iterator[str]:
     """Uses of the outside world, and in the pure packages of clocks, files and the terminal."""
     package = package_of(module)
     allowed = EXCEPTIONS.get(module, set())
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         line = f"{module}:{getattr(node, 'lineno', 0)}"
         if package not in WORLDLY:
             for used in _world(node) - allowed:
@@ -337,12 +344,11 @@ def test_only_some_packages_talk_to_the_outside_world() -> None:
     told(wrong for module in MODULES for wrong in wrong_uses(module, tree_of(module)))
 
 
-def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+@cache
+def classes() -> list[tuple[str, ast.ClassDef]]:
     """Every class of the package, with its module."""
-    for module in MODULES:
-        for node in ast.walk(tree_of(module)):
-            if isinstance(node, ast.ClassDef):
-                yield module, node
+    every = ((module, node) for module in MODULES for node in nodes_of(tree_of(module)))
+    return [(module, node) for module, node in every if isinstance(node, ast.ClassDef)]
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
@@ -395,7 +401,7 @@ def test_no_module_is_too_long() -> None:
 def counted(module: str) -> Counter[str]:
     """Count a module's exceptions to the laws that do not bind yet."""
     text, found = MODULES[module].read_text(encoding="utf-8"), Counter[str](modules=1)
-    every = list(ast.walk(tree_of(module)))
+    every = nodes_of(tree_of(module))
     functions = [x for x in every if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
     inner = {x for function in functions for x in ast.walk(function)}
     imports = {x.target.partition(".")[0] for x in imports_of(module, tree_of(module))}
@@ -457,9 +463,9 @@ CHANGED = {"args", "assignees", "by_edge", "free_at_ms", "hints", "loss", "messa
 
 def error_names() -> set[str]:
     """The names of all classes of refusals."""
-    kinds, found = [*classes()], {"GitleaseError"}
+    found = {"GitleaseError"}
     for _ in range(4):  # generations
-        found |= {node.name for _, node in kinds if found & {*map(_name, node.bases)}}
+        found |= {node.name for _, node in classes() if found & {*map(_name, node.bases)}}
     return found
 
 
@@ -469,7 +475,7 @@ def test_refusal_below_the_doors_names_no_command() -> None:
     for module in MODULES:
         if package_of(module) in {"faces", "verbs", "door", "testing"}:
             continue
-        for node in ast.walk(tree_of(module)):
+        for node in nodes_of(tree_of(module)):
             if isinstance(node, ast.Call) and _name(node.func) in errors:
                 texts = [x.value for x in ast.walk(node) if isinstance(x, ast.Constant)]
                 plain = (_OF_GIT.sub("", x) for x in texts if isinstance(x, str))
@@ -484,16 +490,16 @@ def test_no_error_is_changed_after_it_was_made() -> None:
         tree = tree_of(module)
         made = {
             target.id
-            for node in ast.walk(tree)
+            for node in nodes_of(tree)
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
             if _name(node.value.func) in errors
             for target in node.targets
             if isinstance(target, ast.Name)
         }
-        caught = {x.name for x in ast.walk(tree) if isinstance(x, ast.ExceptHandler) and x.name}
+        caught = {x.name for x in nodes_of(tree) if isinstance(x, ast.ExceptHandler) and x.name}
         told(
             f"{module}:{node.lineno} sets {ast.unparse(node)}"
-            for node in ast.walk(tree)
+            for node in nodes_of(tree)
             if isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
             and isinstance(node.value, ast.Name)
@@ -519,7 +525,7 @@ def test_every_exception_is_still_needed() -> None:
     for module, allowed in EXCEPTIONS.items():
         if module not in MODULES:
             continue
-        used = set().union(*(_world(node) for node in ast.walk(tree_of(module))))
+        used = set().union(*(_world(node) for node in nodes_of(tree_of(module))))
         assert allowed <= used, f"{module} does not use {_list(allowed - used)} any more"
 
 
@@ -593,7 +599,7 @@ def test_what_a_package_exports_is_there_and_is_used() -> None:
     used = {
         (node.module, name.name)
         for tree in (*trees_of_tests().values(), *benchmarks)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
@@ -601,7 +607,7 @@ def test_what_a_package_exports_is_there_and_is_used() -> None:
         (packages.get(node.value.id), node.attr)
         for tree in map(tree_of, MODULES)
         if (packages := packages_in(tree))
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
     told(f"nobody uses {n} of {p}" for p, n in exported - used - taken if p != "gitlease")
@@ -612,7 +618,7 @@ def test_tests_import_from_packages() -> None:
     modules = [
         (file, node.module)
         for file, tree in trees_of_tests().items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ImportFrom)
         and node.module in MODULES
         and MODULES[node.module].name != "__init__.py"
@@ -623,7 +629,7 @@ def test_tests_import_from_packages() -> None:
 
 def sentences_in(tree: ast.Module) -> Iterator[str]:
     """Texts of three words or more that a test's assertions hold word by word, but no commands."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         held = getattr(node, "test", None) if isinstance(node, ast.Assert) else None
         if isinstance(node, ast.keyword) and node.arg == "match":
             held = node.value

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
+from support.running import until
 from support.snapshots import check_words
 
 Clones = Callable[..., list[Path]]
@@ -170,10 +170,7 @@ def test_killed_test_leaves_nothing_to_the_next(running: Running, path_remote: R
     (left,) = folder.iterdir()  # that of a live one stays
     process.kill()
     process.wait()
-    until = time.monotonic() + 30
-    while processes_in(folder):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: not processes_in(folder), "the end of its processes")
     assert left.exists()
     assert run_gitlease(*again).returncode == 5
     assert list(folder.iterdir()) == []

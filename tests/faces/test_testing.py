@@ -107,7 +107,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_to_who_holds_it(
     with pytest.raises(gitlease.LeaseLost) as lost:
         hold()
     assert lost.value.loss is gitlease.Loss.UNREACHABLE
-    assert told.wait(30)
+    assert told.wait(60)
     with pytest.raises(gitlease.LeaseLost):
         run.check()
 

@@ -77,7 +77,7 @@ def eight(ledger: Ledger, ask: Callable[[], None], looks: list[Any], *claimed: s
 
     def done() -> None:
         for one in threads:
-            one.join(30)
+            one.join(60)
 
     return done
 
@@ -149,7 +149,7 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> No
 
     def fetch(layer: str, there: str = "") -> None:
         looks.append(layer)
-        assert all_here.wait(30)
+        assert all_here.wait(60)
         raise Unavailable("the remote is away")
 
     def ask() -> None:
@@ -178,7 +178,7 @@ def test_a_request_during_a_look_shares_the_next_one(ledger: Ledger) -> None:
     def peek(layers):  # type: ignore[no-untyped-def]
         heads = real(layers)
         peeks.append(1)
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         return heads
 
     def ask() -> None:

@@ -70,7 +70,7 @@ class Gate:
     def _during(self, request: str) -> None:
         if request == "push":
             self.pushing.set()
-            assert self.go.wait(30)
+            assert self.go.wait(60)
 
     def session(self, actor: Actor, key: str | None = None) -> LedgerSession:
         return ledger_session(
@@ -108,7 +108,7 @@ def together(gate: Gate, requests: Sequence[tuple[Actor, list[Operation]]]) -> l
     gate.pushing.clear()
     with ThreadPoolExecutor(len(requests) + 1) as pool:
         first = pool.submit(gate.asks, GATE, *claims(GATE, f"first-{fresh_id()}"))
-        assert gate.pushing.wait(30)
+        assert gate.pushing.wait(60)
         asked = [
             gate.joiner.ask(actor, operations, together=True, what="this")
             for actor, operations in requests
@@ -263,7 +263,7 @@ def test_one_key_twice_in_a_step_is_done_once(gate: Gate) -> None:
     gate.pushing.clear()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(gate.asks, GATE, *claims(GATE, "first"))
-        assert gate.pushing.wait(30)
+        assert gate.pushing.wait(60)
         ask = gate.joiner.ask
         asked = [
             ask(jo, keyed(claims(jo, name), KEY), together=True, what="this", key=KEY)
@@ -272,8 +272,8 @@ def test_one_key_twice_in_a_step_is_done_once(gate: Gate) -> None:
         given_up = ask(jo, claims(jo, "c"), together=True, what="this")
         assert given_up.cancel()
         gate.go.set()
-        first.result(30)
-        assert asked[0].result(30).applied.changed
+        first.result(60)
+        assert asked[0].result(60).applied.changed
         assert isinstance(asked[1].exception(30), Unavailable)
     gate.joiner.close()
     assert gate.holders() == {"first": GATE.holder, "a": jo.holder}
@@ -286,13 +286,13 @@ def test_the_tickets_of_all_who_wait_go_along(gate: Gate) -> None:
     before = gate.joiner.steps
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(claim, gate.session(GATE), [parse_resource("b")])
-        assert gate.pushing.wait(30)
+        assert gate.pushing.wait(60)
         lines = [WaitQueue(gate.session(x), [parse_resource("a")], "*") for x in PEOPLE]
         taken = [pool.submit(line.take, 60.0) for line in lines]
         until(lambda: len(gate.joiner._waiting) == len(PEOPLE), "all have asked")
         gate.go.set()
-        first.result(30)
-        assert all(x.result(30) for x in taken)
+        first.result(60)
+        assert all(x.result(60) for x in taken)
     assert gate.joiner.steps == before + 2
 
 
@@ -303,8 +303,8 @@ def test_a_gateway_that_stops_answers_what_it_was_asked(gate: Gate) -> None:
     closing = threading.Thread(target=gate.joiner.close)
     closing.start()
     gate.go.set()
-    closing.join(30)
-    assert [x.result(30).applied.changed for x in asked] == [True] * 3
+    closing.join(60)
+    assert [x.result(60).applied.changed for x in asked] == [True] * 3
     with raises(Unavailable):
         gate.asks(jo, *claims(jo, "late"))
 

@@ -360,10 +360,10 @@ def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
 
 def test_hostile_files_are_refused_at_once() -> None:
     bomb = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(1000))
-    started = time.monotonic()
+    started = time.process_time()
     for text in (bomb, "[" * MAX_FILE, "{a: " * 50_000, "a: {<<: {<<: {}}}", "? " * 50_000):
         refused(text)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_what_is_no_small_regular_file_is_refused(repo: Path) -> None:

@@ -589,9 +589,9 @@ def test_a_killed_fetch_blocks_nothing(path_remote: Remote, clones: Clones) -> N
             start_new_session=True,
         )
         if n % 2:
-            process.wait(10)
+            process.wait(60)
         os.killpg(process.pid, 9) if process.poll() is None else None
-        process.wait(10)
+        process.wait(60)
         (store / "refs" / "fetched").mkdir(exist_ok=True)
         (store / "refs" / "fetched" / f"killed-{n}.lock").touch()
         (store / "objects" / "pack" / f"tmp_pack_{n}").write_bytes(b"PACK")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,13 +75,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
         kim.git("push", "-q", "origin", "main", "base", *BRANCHES)
         git(host.bare, "symbolic-ref", "HEAD", "refs/heads/main")
         return host.bare
-
-
-@pytest.fixture
-def host(made: Path, tmp_path: Path, servers: Servers) -> Iterator[Host]:
-    with serve("path", tmp_path, servers, copy_of=made) as found:
-        found.install()
-        yield found
 
 
 @pytest.fixture

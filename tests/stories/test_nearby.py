@@ -34,10 +34,10 @@ class Waiting:
         self._watcher = HeadWatcher(workspace(clone, clock=self.clock).ledger)
         self._watcher.fetch()
 
-    def sleeps(self) -> tuple[bool, int]:
-        """Whether they are woken in a quarter of a second, and how often the remote is asked."""
+    def sleeps(self, seconds: float = 0.25) -> tuple[bool, int]:
+        """Whether they are woken within that time, and how often the remote is asked."""
         before = self._remote.connections()
-        woken = self._watcher.nap(0.25)
+        woken = self._watcher.nap(seconds)
         return woken, self._remote.connections() - before
 
 
@@ -49,7 +49,7 @@ def test_an_end_wakes_at_once_and_nothing_else_does(path_remote: Remote, clones:
     door(one).renew("F001")
     assert waiting.sleeps() == (False, 0)
     door(one).release("F001")
-    assert waiting.sleeps() == (True, 2)  # whether it has moved, and where to
+    assert waiting.sleeps(60) == (True, 2)  # whether it has moved, and where to
     assert waiting.sleeps() == (False, 0)
 
 

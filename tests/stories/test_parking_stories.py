@@ -78,26 +78,6 @@ def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) ->
     assert kim.commit().returncode == 1
 
 
-# --- the end of a session -------------------------------------------------------------------------
-
-
-def test_fifty_leases_end_in_one_connection(path_remote: Remote, clones: Clones) -> None:
-    (clone,) = clones(1)
-    names = [f"port-{number}" for number in range(50)]
-    words = [(["-C", str(clone), "--session", s], path_remote.env) for s in ("s1", "s2")]
-    with Workers(words) as workers:
-        assert workers.one(1, "claim", "other").exit == 0
-        for number, end in ((0, ("--park=1h",)), (1, ("s1",))):
-            assert workers.one(0, "claim", *names).exit == 0
-            before = (path_remote.connections(), path_remote.pushes())
-            ended = workers.one(number, "session", "end", *end)
-            after = (path_remote.connections(), path_remote.pushes())
-            assert after == (before[0] + 1, before[1] + 1)
-            assert len(ended.document["leases"]) == 50
-        left = workers.one(0, "session", "list").document["sessions"]
-        assert [(s["session"], s["leases"]) for s in left] == [("s2", 1)]
-
-
 # --- the race -------------------------------------------------------------------------------------
 
 

@@ -150,21 +150,6 @@ def test_a_claim_of_one_clone_costs_one_connection(path_remote: Remote, clones: 
         assert path_remote.connections() - before <= 1.2 * 24
 
 
-@pytest.mark.slow
-def test_without_turns_every_claim_is_made_all_the_same(
-    path_remote: Remote, clones: Clones
-) -> None:
-    """Something else stands in the place of the lock, which nobody can take then."""
-    (clone,) = clones(1)
-    with sessions(clone, path_remote, 6) as workers:
-        assert workers.one(0, "claim", "first").exit == 0
-        (lock,) = (clone / ".git" / "gitlease" / "state").glob("*/global/turn.lock")
-        lock.unlink()
-        lock.mkdir()
-        answers = workers.at_once([["claim", f"n{n}"] for n in range(6)])
-        assert [x.exit for x in answers] == [0] * 6
-
-
 # --- the next task --------------------------------------------------------------------------------
 
 

@@ -37,17 +37,6 @@ def cli(clone: Path, *words: str, out: int = subprocess.PIPE) -> subprocess.Comp
     )
 
 
-def test_two_clones_without_an_origin_share_the_only_remote(
-    path_remote: Remote, clones: Clones
-) -> None:
-    one, two = clones(2)
-    for clone in (one, two):
-        git(clone, "remote", "rename", "origin", "upstream")
-    door(one).claim("SAME")
-    with pytest.raises(LeaseHeld):
-        door(two).claim("SAME")
-
-
 @pytest.mark.parametrize("word", ["path:path:x", "./path:d/*.py"])
 @pytest.mark.usefixtures("path_remote")
 def test_a_path_that_begins_like_the_prefix_harms_nobody(clones: Clones, word: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,13 +43,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
         jo.saves(API)
         jo.git("push", "-q", "origin", "HEAD:feature")
         return host.bare
-
-
-@pytest.fixture
-def host(made: Path, tmp_path: Path, servers: Servers) -> Iterator[Host]:
-    with serve("path", tmp_path, servers, copy_of=made) as found:
-        found.install()
-        yield found
 
 
 @pytest.fixture

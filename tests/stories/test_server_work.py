@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,14 +38,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
         jo.git("commit", "-q", "-m", "begin")
         jo.git("push", "-q", "origin", "main")
         return host.bare
-
-
-@pytest.fixture
-def host(made: Path, tmp_path: Path, servers: Servers) -> Iterator[Host]:
-    """The same, with the hook, for one test."""
-    with serve("path", tmp_path, servers, copy_of=made) as found:
-        found.install()
-        yield found
 
 
 @pytest.fixture

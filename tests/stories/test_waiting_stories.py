@@ -24,7 +24,6 @@ from support.running import LONG, ROOT, Desk, until
 
 import gitlease
 from gitlease.core import parse_resource
-from gitlease.core.moves import tickets
 from gitlease.store import waiting_file
 
 Clones = Callable[..., list[Path]]
@@ -176,26 +175,6 @@ def test_a_callback_that_fails_is_called_again(
             assert calls.acquire(timeout=LONG)
         handle.stop(LONG)
     assert seen == [RuntimeError, RuntimeError]
-
-
-@pytest.mark.slow
-def test_kill_9_of_the_first_waiter_costs_one_window(
-    three: list[Desk], path_remote: Remote
-) -> None:
-    holder, first, second = three
-    holder.document("claim", "F001")
-    wish = ("claim", "F001", "--wait", "5m")
-    dead = first.start(*wish)
-    until(lambda: len(line(path_remote)) == 1, "the first ticket")
-    alive = second.start(*wish)
-    until(lambda: len(line(path_remote)) == 2, "the second ticket")
-    dead.kill()
-    dead.wait()
-    holder.document("release", "F001")
-    began = time.monotonic()
-    assert alive.wait(LONG) == 0
-    assert time.monotonic() - began > tickets.WINDOW / 2, "the dead one had its turn"
-    assert line(path_remote) == [], "and is out of the line"
 
 
 WORKER = """\

@@ -470,7 +470,7 @@ class FaultProxy:
             except OSError:
                 return
             try:
-                server = socket.create_connection(("127.0.0.1", self.target), timeout=10)
+                server = socket.create_connection(("127.0.0.1", self.target), timeout=60)
             except OSError:
                 reset(client)
                 continue

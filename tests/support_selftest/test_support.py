@@ -76,7 +76,7 @@ def test_cut_counts_bytes_exactly(
     fault = http_proxy.arm(cut_after("down", bytes=100, times=1))
     url = http_remote.through(http_proxy.port).url
     assert run_git(tmp_path, "ls-remote", url).returncode != 0
-    assert http_proxy.links[0].closed.wait(10)
+    assert http_proxy.links[0].closed.wait(60)
     assert (fault.fired, http_proxy.links[0].down) == (1, 100)
     git(tmp_path, "ls-remote", url)
 

@@ -32,13 +32,13 @@ def link(served: Served, *, at: int | None = None) -> str:
 @pytest.fixture
 def visitor(served: Served) -> Iterator[httpx.Client]:
     """Somebody who has opened a link."""
-    with httpx.Client(base_url=served.url, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client:
         assert client.get("/board", params={"link": link(served)}).status_code == 303
         yield client
 
 
 def test_a_link_is_good_once_and_for_a_minute(served: Served) -> None:
-    with httpx.Client(base_url=served.url, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client:
         secret = link(served)
         assert client.head("/board", params={"link": secret}).status_code == 204
         opened = client.get("/board", params={"link": secret})

@@ -163,12 +163,15 @@ def test_it_can_be_stopped_and_continued(clone: Path) -> None:
         terminal.until(lambda shown: "FREE 2" in shown, "the board")
         played_with = terminal.modes()
         terminal.type("\x1a")
-        terminal.until(lambda _: b"Stopped" in terminal.written, "the shell")
-        assert terminal.modes() != played_with
+        terminal.until(
+            lambda _: b"Stopped" in terminal.written and terminal.modes() != played_with,
+            "the shell",
+        )
         terminal.written = b""
         terminal.type("fg\n")
-        terminal.until(lambda shown: "FREE 2" in shown, "the board again")
-        assert terminal.modes() == played_with
+        terminal.until(
+            lambda shown: "FREE 2" in shown and terminal.modes() == played_with, "the board again"
+        )
         terminal.type("\x1a")
         terminal.until(lambda _: b"Stopped" in terminal.written, "the shell")
         bash_id = terminal.process.pid
