@@ -7,11 +7,12 @@ in the records of the product, and times single commands of somebody else's clon
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -32,8 +33,16 @@ HEADS = ("first", "claim", "renew", "show", "hook", "first KiB", "bytes a decisi
 class Scene:
     """One ledger, and a clone that did not know of it."""
 
-    def __init__(self, remote: Remote, folder: Path, python: str, number: int, form: str) -> None:
-        self._python, self._bare = python, remote.bare
+    def __init__(
+        self,
+        remote: Remote,
+        folder: Path,
+        python: str,
+        number: int,
+        form: str,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._python, self._bare, self._clock = python, remote.bare, clock
         now = time.time_ns() // 1_000_000
         write_ledger(
             remote.bare,
@@ -72,9 +81,15 @@ class Scene:
         return self._timed([self._python, "-m", "gitlease", *words])
 
     def _timed(self, line: Sequence[str]) -> float:
-        began = time.perf_counter()
+        began = self._clock()
         subprocess.run(line, cwd=self.clone, env=self._env, capture_output=True, check=True)
-        return time.perf_counter() - began
+        return self._clock() - began
+
+
+def core() -> float:
+    """The seconds of a core that all commands so far have used."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def _bytes(repository: Path) -> int:
@@ -88,7 +103,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each is timed (5)")
     parser.add_argument("--most", type=int, default=max(NAMES), help="the largest ledger (100000)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the commands")
+    parser.add_argument("--cpu", action="store_true", help="seconds of a core, not of time")
     asked = parser.parse_args()
+    clock = core if asked.cpu else time.perf_counter
     if asked.rounds < 1:
         parser.error("--rounds must be at least 1")
     kinds = (("names", NAMES, "T{:06d}"), ("paths", PATHS, "src/part{:06d}/"))
@@ -99,7 +116,7 @@ def main() -> None:
             for number in (n for n in numbers if n <= asked.most):
                 place = Path(folder, f"{kind}{number}")
                 with open_remote("path", place, servers=servers) as remote:
-                    row = Scene(remote, place, asked.python, number, form).row(asked.rounds)
+                    row = Scene(remote, place, asked.python, number, form, clock).row(asked.rounds)
                 shown = "".join(f"{x:>17.3f}" for x in row[:5])
                 print(f"{number:>7} {kind:<6}{shown}{row[5]:>17.0f}{row[6]:>17.0f}", flush=True)
 

@@ -58,11 +58,8 @@ class Follower:
         self._recent: deque[FollowedEvent] = deque(maxlen=KEPT)
         self._head: Snapshot | None = None
         self._reading = threading.Lock()
-        self._past: tuple[str, list[FollowedEvent], int] = (
-            "",
-            [],
-            0,
-        )  # version, events, first revision
+        # The version that history was read of, its events, and its first revision.
+        self._past: tuple[str, list[FollowedEvent], int] = "", [], 0
         self._lapsed: set[str] = set()
         self._stop, self._wake = False, store.pushed  # what was pushed here is reported at once
         self._thread: threading.Thread | None = None
@@ -77,7 +74,14 @@ class Follower:
         gap if history does not reach that far. An unreachable remote becomes ``trouble`` if some
         state is known. Raises what a first contact with the remote may.
         """
-        head = self._first_head()
+        head = self._store.newest(self._layer) if self.is_following else None
+        if head is None:  # nobody follows it yet
+            try:
+                head, self.trouble = self._store.fetch(self._layer), None
+            except Unavailable as error:
+                head, self.trouble = self._store.known(self._layer), error
+                if head is None:
+                    raise
         past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
         with self._lock:
             self._adopt(head)
@@ -97,18 +101,6 @@ class Follower:
                 self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
                 self._thread.start()
         return lambda: self._remove(number)
-
-    def _first_head(self) -> Snapshot:
-        if self._thread is not None and (head := self._store.newest(self._layer)) is not None:
-            return head  # it is being followed already
-        try:
-            head, self.trouble = self._store.fetch(self._layer), None
-        except Unavailable as error:
-            known, self.trouble = self._store.known(self._layer), error
-            if known is None:
-                raise
-            head = known
-        return head
 
     @property
     def is_following(self) -> bool:

@@ -100,11 +100,6 @@ class SharedStore:
             self._heads[head.layer] = head
             return head
 
-    def adopt_pushed(self, head: Snapshot) -> None:
-        """Keep the head of a step of this gateway, and wake who follows the ledger."""
-        self.adopt(head)
-        self.pushed.set()
-
     def newest(self, layer: str) -> Snapshot | None:
         """The newest head in memory."""
         return self._heads.get(layer)
@@ -420,7 +415,8 @@ class Gateway:
         return renew(session, resources, scope=scope, ttl=ttl)
 
     def _stepped(self, step: Step) -> None:
-        self.store.adopt_pushed(step.head)
+        self.store.adopt(step.head)
+        self.store.pushed.set()  # who follows the ledger wakes up
         done = [x for x in step.applied.results if isinstance(x, Outcome)]
         ended = (x for one in done for x in one.leases if x.state is not State.ACTIVE)
         self._deferred.forget([*ended, *(x for one in done for x in one.displaced)])
@@ -459,9 +455,8 @@ class _DeferredRenewals:
     """
 
     def __init__(self) -> None:
-        self._renewals: dict[
-            str, tuple[_SeenLease, Actor, Instant]
-        ] = {}  # the last: of the request
+        # The instant is that of the request.
+        self._renewals: dict[str, tuple[_SeenLease, Actor, Instant]] = {}
         self._full = FEW_RENEWALS  # so many are looked through
         self._lock = threading.Lock()
 

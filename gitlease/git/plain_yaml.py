@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitlease import git
@@ -20,7 +20,7 @@ Plain = None | str | list["Plain"] | dict[str, "Plain"]
 
 # Only what YAML and JSON read alike: no \\u, which YAML does not pair, and no \\/.
 _STRING = r'"(?:[^"\\]|\\["\\nrtbf])*"'
-_ITEM = re.compile(rf"(?P<key>[a-z_]+):(?: (?P<scalar>{_STRING}|[A-Za-z0-9_./+-]+|\[\]|\{{\}}))?")
+_ITEM = re.compile(rf"([a-z_]+):(?: ({_STRING}|[A-Za-z0-9_./+-]+|\[\]|\{{\}}))?")
 _ENTRY = re.compile(rf"{_STRING}|[A-Za-z0-9_./+-]+")
 
 MAX_DEPTH = 4
@@ -64,10 +64,12 @@ def write_plain(value: Mapping[str, Any]) -> bytes:
 
 def _lines(value: Mapping[str, Any], indent: str) -> Iterator[str]:
     for key, item in value.items():
-        if isinstance(item, Mapping) and item:
+        if not item or isinstance(item, str | int):  # first: nearly all are scalars
+            yield f"{indent}{key}: {_scalar(item)}"
+        elif isinstance(item, Mapping):
             yield f"{indent}{key}:"
             yield from _lines(item, indent + "  ")
-        elif isinstance(item, Sequence) and not isinstance(item, str) and item:
+        else:
             yield f"{indent}{key}:"
             for entry in item:
                 if isinstance(entry, Mapping):
@@ -76,20 +78,18 @@ def _lines(value: Mapping[str, Any], indent: str) -> Iterator[str]:
                     yield from rest
                 else:
                     yield f"{indent}  - {_scalar(entry)}"
-        else:
-            yield f"{indent}{key}: {_scalar(item)}"
 
 
 def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        safe = _SAFE_WORD.fullmatch(value) and value.lower() not in _TYPED_WORDS
+        return value if safe else _quoted(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, str):
-        safe = _SAFE_WORD.fullmatch(value) and value.lower() not in _TYPED_WORDS
-        return value if safe else _quoted(value)
     return "{}" if isinstance(value, Mapping) else "[]"
 
 
@@ -118,7 +118,7 @@ def _mapping(lines: list[str], at: int, depth: int) -> tuple[dict[str, Plain], i
         item = _ITEM.fullmatch(lines[at], len(indent))
         if item is None:
             break
-        key, scalar = item["key"], item["scalar"]
+        key, scalar = item.groups()
         at += 1
         if key in found or depth > 2:
             raise _NotOwn

@@ -265,7 +265,7 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
     except Invalid as error:
         raise Illegal("record", error.message) from None
     dry_run = _DryRunObjects(objects, len(tree) // 2)
-    expected = write_tree(dry_run, base, files)
+    expected = write_tree(dry_run, base, files, {})
     if expected == tree:
         return
     path, pushed = _difference(dry_run, expected, tree, "")

@@ -67,7 +67,7 @@ class MemoryStorage(Storage):
 
     def write(self, change: Change, *, replace_tip: bool) -> str:
         tip = change.base.version
-        return write_step(self.objects, change.decided, tip, replace_tip=replace_tip)
+        return write_step(self.objects, change.decided, tip, replace_tip=replace_tip)[0]
 
     def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         """Nothing is pushed from here: there is no ``work``."""

@@ -117,19 +117,6 @@ class Remote:
     receive_pack: str | None = None
 
 
-def fetch_ref(remote: Remote, store: str, ref: str, to: str, *options: str, timeout: float) -> bool:
-    """Fetch one ref into ``to``; False when the remote has no such ref.
-
-    Raises Unavailable, Denied or Invalid.
-    """
-    result = fetch_into(remote, store, [f"+{ref}:{to}"], *options, timeout=timeout)
-    if result.code == 0 and not result.timed_out:
-        return True
-    if re.search(_ABSENT, result.err) and not result.timed_out:
-        return False
-    raise _fetch_error(result, store, timeout)
-
-
 def fetch_into(
     remote: Remote, store: str, specs: Sequence[str], *options: str, timeout: float
 ) -> GitResult:
@@ -352,13 +339,14 @@ def read_push(
         sent, detail = False, "what answers at its URL is no git server that takes pushes"
     cause = _cause(result, notes, said)
     printed = _printed_by_server(said)
+    hints = dict.fromkeys(clean(x[1])[:300] for line in printed if (x := re.match(_HINT, line)))
     pushed = Swapped(
         fate=Fate.UNDECIDED,
         sent=sent,
         cause=cause,
         detail=detail,
         said=printed,
-        hints=_hints_in(printed),
+        hints=tuple(hints)[:HINTS],
     )
     if not work:
         return pushed
@@ -378,12 +366,6 @@ def read_push(
 def _printed_by_server(said: Sequence[str]) -> tuple[str, ...]:
     lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
     return tuple(without_secrets(line) for line in lines if line)
-
-
-def _hints_in(printed: Sequence[str]) -> tuple[str, ...]:
-    found = (re.match(_HINT, x) for x in printed)
-    hints = dict.fromkeys(clean(hint[1])[:300] for hint in found if hint)
-    return tuple(hints)[:HINTS]
 
 
 def _was_sent(trace: Sequence[str]) -> bool:
@@ -579,11 +561,13 @@ class GitRefs:
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
         self._watched = watched
+        self._written: tuple[str, Ledger | None] = "", None  # the last step, not to be read back
 
     # --- objects ----------------------------------------------------------------------------------
 
     def read(self, version: str) -> Ledger:
-        return read_ledger(self.objects, version)
+        written, ledger = self._written
+        return ledger if version == written and ledger else read_ledger(self.objects, version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         return differences(old, new)
@@ -601,13 +585,15 @@ class GitRefs:
         store.ready()
         try:
             with store.in_use(), store.objects.together() as objects:
-                return write_step(objects, change.decided, tip, replace_tip=replace_tip)
+                written = write_step(objects, change.decided, tip, replace_tip=replace_tip)
         except Unreadable as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except FileNotFoundError:  # another process has made the store anew
             raise CacheDamaged("the ledger's store was replaced") from None
         except OSError as error:
             raise cannot_keep(store.path, error) from None
+        self._written = written
+        return written[0]
 
     def keep(self, layer: str, version: str) -> None:
         # In a store made anew since, a ref would vouch for objects that are not there.
@@ -617,6 +603,7 @@ class GitRefs:
         self._store.tidy()
 
     def mend(self, tries: int) -> None:
+        self._written = "", None
         if self._store.replaced():
             self._store.let_go()
         elif tries > 1 and self._store.move_aside():  # it was made anew: the disk takes nothing
@@ -652,21 +639,18 @@ class GitRefs:
         return not peek_refs(self._remote, self._store.path, (), timeout=self._limit)
 
     def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
-        fetch = self._first_fetched if first else self._fetched
+        cut = f"--depth={FIRST_STEPS}"
         try:
-            return fetch(layer)
+            return self._fetched(layer, cut if first else "")
         except OtherFormat:
             self._store.switch()
-        return self._first_fetched(layer)
+        return self._fetched(layer, cut)
 
     def deepen(self, layer: str) -> bool:
         if not self._store.is_cut():
             return False
         self._fetched(layer, WHOLE)
         return True
-
-    def _first_fetched(self, layer: str) -> str | None:
-        return self._fetched(layer, f"--depth={FIRST_STEPS}")
 
     def peek_at(self, remote: Remote, layer: str) -> str | None:
         """The version of a layer's ref at another remote; None when there is none."""
@@ -693,8 +677,12 @@ class GitRefs:
                 if cut != WHOLE and store.ref(known_ref(self._state_path(layer))):
                     cut = ""  # another process of the clone brought it meanwhile
                 options = [cut] if cut else []
-                if not fetch_ref(place, store.path, ref, to, *options, timeout=self._limit):
+                specs = [f"+{ref}:{to}"]
+                result = fetch_into(place, store.path, specs, *options, timeout=self._limit)
+                if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
                     return None
+                if result.code or result.timed_out:
+                    raise _fetch_error(result, store.path, self._limit)
                 if (version := store.ref(to)) is None:
                     raise CacheDamaged("the fetched ledger cannot be read")
                 return version

@@ -63,6 +63,8 @@ MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of
 LEASE_FOLDERS = ("leases", "paths")
 
 Entries = dict[str, TreeEntry]
+Folders = dict[str, Entries]  # by path
+Files = Mapping[str, bytes | None]  # by path: their bytes, None where one goes
 Lost = Callable[[Callable[[], bytes]], bytes]  # gets how to read an object, which is not there
 
 
@@ -75,7 +77,7 @@ class StoreObjects:
     def __init__(self, objects: GitObjects, lost: Lost | None = None) -> None:
         self._objects, self._lost = objects, lost
 
-    def watched(self, lost: Lost) -> StoreObjects:
+    def watched(self, lost: Lost | None) -> StoreObjects:
         """The same, with what is done where one is lost."""
         return StoreObjects(self._objects, lost)
 
@@ -114,15 +116,17 @@ class GitRecords:
     """The records of one commit's tree: the store's side of a Ledger."""
 
     def __init__(self, objects: StoreObjects, root: str) -> None:
-        self._objects, self._root, self._kept = objects, root, ""
-        self._folders: dict[str, Entries] = {}
-        self._parsed: dict[str, Lease | BadRecord] = {}
+        self._objects, self.root, self._kept = objects, root, ""
+        self.folders: Folders = {}  # those that were read so far
+        self.parsed: dict[str, Lease | BadRecord] = {}  # by the ids of their files
         self._rows: dict[str, list[tuple[str, str]] | None] = {}
 
-    def of_tree(self, root: str) -> GitRecords:
-        """The records of another tree, of which those that both have are parsed once."""
-        other = GitRecords(self._objects, root)
-        other._parsed = self._parsed
+    def of_tree(self, root: str, folders: Folders | None = None) -> GitRecords:
+        """The records of another tree: what both have is parsed once, or ``folders`` are known."""
+        other = GitRecords(self._objects.watched(None), root)
+        other.folders = folders or {}
+        if folders is None:  # else they would be more from step to step
+            other.parsed = self.parsed
         return other
 
     def handed_out(self, kept: str, lost: Lost) -> GitRecords:
@@ -254,13 +258,13 @@ class GitRecords:
 
     def entries(self, folder: str) -> Entries:
         """The entries of a folder, {} where there is none; Invalid when it is damaged."""
-        if folder not in self._folders:
-            self._folders[folder] = self._entries(folder)
-        return self._folders[folder]
+        if folder not in self.folders:
+            self.folders[folder] = self._entries(folder)
+        return self.folders[folder]
 
     def _entries(self, folder: str) -> Entries:
         if not folder:
-            return read_folder(self._objects, self._root, "/")
+            return read_folder(self._objects, self.root, "/")
         above, _, name = folder.rpartition("/")
         entry = self.entries(above).get(name)
         if entry is None:
@@ -288,12 +292,13 @@ class GitRecords:
         entry = self.entry(file)
         if entry is None:
             raise BadRecord("missing")
-        if entry.id not in self._parsed:
+        found = self.parsed.get(entry.id)
+        if found is None:
             try:
-                self._parsed[entry.id] = read_lease(read_file(self._objects, entry, MAX_RECORD))
+                found = read_lease(read_file(self._objects, entry, MAX_RECORD))
             except BadRecord as error:
-                self._parsed[entry.id] = error
-        found = self._parsed[entry.id]
+                found = error
+            self.parsed[entry.id] = found
         if isinstance(found, BadRecord):
             raise found
         if lease_file(found) != file:
@@ -477,9 +482,12 @@ def _line(tree: GitRecords, file: str, id: str) -> str:
 # --- writing a step ---------------------------------------------------------------------------
 
 
-def write_step(objects: WritableObjects, decided: Decided, tip: str, *, replace_tip: bool) -> str:
-    """Write a step on top of a tip (``""``: the first), or in its place; returns its commit.
+def write_step(
+    objects: WritableObjects, decided: Decided, tip: str, *, replace_tip: bool
+) -> tuple[str, Ledger | None]:
+    """Write a step on top of a tip (``""``: the first), or in its place.
 
+    Returns its commit, and the ledger there if it need not be read back.
     Raises Invalid, and Unreadable where the tip is not what git would have written.
     """
     below, parents = None, list[str]()
@@ -489,13 +497,24 @@ def write_step(objects: WritableObjects, decided: Decided, tip: str, *, replace_
             raise CacheDamaged(f"the ledger's commit {tip} cannot be read")
         below = base.tree_id
         parents = [*base.parent_ids] if replace_tip else [tip]
-    applied = decided.applied
-    tree = write_tree(objects, below, changed_files(applied.ledger))
-    return objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
+    applied, records = decided.applied, decided.applied.ledger.records
+    changes, files = applied.ledger.changes, changed_files(applied.ledger)
+    # What is damaged, and dropped, may be a folder with others in it.
+    known = isinstance(records, GitRecords) and records.root == below and not changes.dropped
+    folders = dict(cast(GitRecords, records).folders) if known else {}
+    tree = write_tree(objects, below, files, folders)
+    version = objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
+    if not known:
+        return version, None
+    after = cast(GitRecords, records).of_tree(tree, folders)
+    for lease in (new for _, new in changes.leases.values() if new is not None):
+        folder, _, name = lease_file(lease).rpartition("/")
+        after.parsed[folders[folder][name].id] = lease
+    return version, Ledger(read_header(files[HEADER_FILE] or b""), after)
 
 
 def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
-    """The files that the changes of a ledger write, by path: their bytes, None where one goes.
+    """The files that the changes of a ledger write.
 
     Raises Invalid for what could not be read again: nobody could work with it.
     """
@@ -522,15 +541,21 @@ def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
     return files
 
 
-def write_tree(
-    objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]
-) -> str:
-    """Write the tree ``base`` with some files new or gone; folders without any go as well."""
-    return objects.write(TREE, _tree(objects, base, files))
+def write_tree(objects: WritableObjects, base: str | None, files: Files, known: Folders) -> str:
+    """Write the tree ``base`` with some files new or gone; folders without any go as well.
+
+    The ``known`` folders of it are not read; afterwards they are those of the new tree.
+    """
+    return objects.write(TREE, _tree(objects, "", base, files, known))
 
 
-def _tree(objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]) -> bytes:
-    there = {} if base is None else {x.name: x for x in read_tree(objects, base, MAX_TREE)}
+def _tree(
+    objects: WritableObjects, place: str, base: str | None, files: Files, known: Folders
+) -> bytes:
+    if place in known or base is None:
+        there = dict(known.get(place, {}))
+    else:
+        there = {x.name: x for x in read_tree(objects, base, MAX_TREE)}
     folders: dict[str, dict[str, bytes | None]] = {}
     for path, data in files.items():
         name, slash, rest = path.partition("/")
@@ -543,6 +568,7 @@ def _tree(objects: WritableObjects, base: str | None, files: Mapping[str, bytes 
     for name, inside in folders.items():
         entry = there.pop(name, None)
         below = entry.id if entry is not None and entry.mode == FOLDER else None
-        if written := _tree(objects, below, inside):
+        if written := _tree(objects, f"{place}/{name}".lstrip("/"), below, inside, known):
             there[name] = TreeEntry(name, FOLDER, objects.write(TREE, written))
+    known[place] = dict(sorted(there.items()))
     return tree_bytes(there.values())

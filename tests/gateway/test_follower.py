@@ -124,7 +124,8 @@ def test_too_much_between_two_looks_is_a_gap(
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
     for names, told in ((("b", "c", "d"), "gap"), (("e",), "e")):
         ledger.claims(*names)
-        ledger.store.adopt_pushed(ledger.store.fetch("global"))
+        ledger.store.adopt(ledger.store.fetch("global"))
+        ledger.store.pushed.set()
         until(lambda told=told: told in found, f"{told} was told")  # type: ignore[misc]
     leave()
     assert found == ["gap", "e"]

@@ -167,10 +167,10 @@ def test_first_contacts_at_once_do_not_disturb_each_other(
         monkeypatch.setenv(name, value)
     decide(remote, tmp_path, 4)
     jo = newcomer(remote, tmp_path)
-    fetches: list[str] = []
-    fetch, start = transport.fetch_ref, threading.Barrier(AT_ONCE)
+    fetches: list[object] = []
+    fetch, start = transport.fetch_into, threading.Barrier(AT_ONCE)
 
-    def counted(*args: Any, **options: Any) -> bool:
+    def counted(*args: Any, **options: Any) -> Any:
         fetches.append(args[2])
         return fetch(*args, **options)
 
@@ -179,7 +179,7 @@ def test_first_contacts_at_once_do_not_disturb_each_other(
         start.wait(60)
         return [x.resource for x in leases.list()]
 
-    monkeypatch.setattr(transport, "fetch_ref", counted)
+    monkeypatch.setattr(transport, "fetch_into", counted)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         assert list(pool.map(listed, range(AT_ONCE))) == [["kept"]] * AT_ONCE
     assert len(fetches) <= AT_ONCE, "none was in vain"

@@ -138,7 +138,7 @@ def written(folder: Path, steps: Steps = STEPS) -> list[str]:
         decided = decide(ledger, operations, moment)
         assert decided.applied.changed, operations
         tip = commits[-1] if commits else ""
-        commits.append(write_step(objects_in(repo), decided, tip, replace_tip=False))
+        commits.append(write_step(objects_in(repo), decided, tip, replace_tip=False)[0])
         ledger = read_ledger(objects_in(repo), commits[-1])
     return commits
 

@@ -197,7 +197,7 @@ class Forge:
         """The commit of a draft; its id."""
         base = cast(pygit2.Commit, self.repo[draft.base]) if draft.base else None
         below = None if base is None else str(base.tree_id)
-        tree = write_tree(objects_in(self.repo), below, changed_files(draft.ledger))
+        tree = write_tree(objects_in(self.repo), below, changed_files(draft.ledger), {})
         if draft.files:
             tree = self._with_files(tree, draft.files)
         holder = draft.author or draft.actor.holder

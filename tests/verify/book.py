@@ -41,7 +41,7 @@ class Book:
         renews = decided.applied.only_renews
         instead = replacing and renews and self.replaceable
         objects = objects_in(self.repo)
-        self.tips.append(write_step(objects, decided, self.tip, replace_tip=instead))
+        self.tips.append(write_step(objects, decided, self.tip, replace_tip=instead)[0])
         self.replaceable = renews and len(self.tips) > 1
         self.ledger = read_ledger(objects, self.tip)
         return decided

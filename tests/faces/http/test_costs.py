@@ -15,7 +15,8 @@ from support.gateway import LONG, Served
 
 from gitlease.core import Actor, Claim, parse_resource
 from gitlease.engine import Step, fresh_id
-from gitlease.store import GitRecords, private_store
+from gitlease.git import COMMIT
+from gitlease.store import GitRecords, LooseObjects, private_store
 
 
 @contextmanager
@@ -46,10 +47,16 @@ def test_a_claim_starts_no_process_but_its_push(kind: str, request: pytest.Fixtu
 
 
 def test_a_step_of_many_is_one_pack_and_one_push(names: Served) -> None:
-    names.ask("jo", "PUT", "/v1/leases/F0", json={}).raise_for_status()
+    for first in ("F0", "F00"):  # the first step is read back, and no other
+        names.ask("jo", "PUT", f"/v1/leases/{first}", json={}).raise_for_status()
     objects, gateway = names.folder / ".git/gitlease/store.git/objects", names.app.gateway
     before, pushed = files_in(objects), gateway.joiner.steps
-    with processes() as started, mock.patch("os.replace", side_effect=os.replace) as moved:
+    read = LooseObjects.read
+    with (
+        processes() as started,
+        mock.patch("os.replace", side_effect=os.replace) as moved,
+        mock.patch.object(LooseObjects, "read", autospec=True, side_effect=read) as reads,
+    ):
         asked = list[Future[Step]]()
         for n in range(60):
             who = Actor(f"p{n}@example.com")
@@ -66,6 +73,9 @@ def test_a_step_of_many_is_one_pack_and_one_push(names: Served) -> None:
     assert len(new) <= 2 * steps + private_store.FEW * (steps - 1)
     # Beside these what is pending, what is known, and the ref that keeps it.
     assert moved.call_count == len(new) + 3 * steps
+    kinds = [call.args[2] for call in reads.call_args_list]
+    assert set(kinds) == {COMMIT}, "no tree and no record is read that this gateway wrote"
+    assert len(kinds) <= 4 * steps
 
 
 def files_in(folder: Path) -> set[Path]:
