@@ -104,8 +104,8 @@ OUTSIDE = {
     ),
     "intents left behind not repaired": ("left = self.edges.files.left_behind()", "left = ()"),
     "an intent that could not be made kept from the next command": (
-        "        self._release(intent.id)\n",
-        "        self._file(intent.id)\n",
+        "entry.name, entry.value, abandoned=True, written=entry.written",
+        "entry.name, entry.value, written=entry.written",
     ),
     "an intent finished that was never granted": (
         "if intent.goal == HELD and held:",
