@@ -83,7 +83,7 @@ class CiContext:
 
 
 def is_ci() -> bool:
-    """Whether this is continuous integration of any kind, where clones may be partial."""
+    """Return whether this is continuous integration of any kind, where clones may be partial."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 

@@ -103,11 +103,11 @@ class Tenure:
 
     @property
     def stands(self) -> bool:
-        """Whether it is in the ledger now, run out or not."""
+        """Return whether it is in the ledger now, run out or not."""
         return self.ended == NOW
 
     def meets(self, second: int | None) -> bool:
-        """Whether any of the second that begins then lies in it: git's dates have seconds."""
+        """True if any of the second that begins then lies in it: git's dates have seconds."""
         return second is not None and self.since < second + 1_000 and second < self.until
 
 
@@ -124,7 +124,7 @@ class Granted:
     ended: int | None = None
 
     def follows(self, tenure: Tenure) -> bool:
-        """Whether it was certainly later: by the order of the ledger, or by the clocks."""
+        """Return whether it was certainly later: by the order of the ledger, or by the clocks."""
         lease = tenure.lease
         same = self.key == lease.resource.key and scopes_overlap(self.scope, lease.scope)
         return self.token > lease.token and (same or self.at >= tenure.until)
@@ -132,7 +132,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Who held what in one ledger, and who holds it by the ``policy`` at this ``moment``.
+    """The holders of one ledger: those before, and those by the ``policy`` at this ``moment``.
 
     See ``LedgerHistory`` for ``since`` and ``tokens``.
     """
@@ -146,7 +146,7 @@ class Timeline:
     moment: Moment
 
     def knows(self, at: int | None) -> bool:
-        """Whether it reaches back to this time."""
+        """Return whether it reaches back to this time."""
         return at is not None and (self.since is None or at >= self.since)
 
 
@@ -224,7 +224,7 @@ def _grant(lease: Lease) -> tuple[str, int]:
 
 
 class CommitVerdict(NamedTuple):
-    """What is wrong with a commit: ``words`` follow what it does. ``level``: if not the rule's.
+    """A fault of a commit: ``words`` follow what it does. ``level``: if not the rule's.
 
     ``doubt`` is why who made it may have had the right to: it makes a warning.
     """
@@ -453,7 +453,7 @@ class Judgement:
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
 
     def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
-        """Whether a tenure is affected by a commit's change of a path, or is its own people's."""
+        """True if a tenure is affected by a commit's change of a path, or is its own people's."""
         keys = self._keys[number]
         if not one.lost or keys & people:
             return True
@@ -488,7 +488,7 @@ class Judgement:
         )
 
     def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
-        """Whether all commits together leave these paths as they are."""
+        """Return whether all commits together leave these paths as they are."""
         landing = self._landing()
         return landing is not None and landing.isdisjoint(paths)
 
@@ -535,7 +535,7 @@ class Judgement:
     def _merged_only(
         self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str], keys: frozenset[str]
     ) -> bool:
-        """Whether work from before a tenure does no harm: its holder merged it, or a merge kept
+        """True if work from before a tenure does no harm: its holder merged it, or a merge kept
         what was there."""
         made = commit.made(tenure.since)
         if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:

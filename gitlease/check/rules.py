@@ -127,7 +127,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether no error was found and everything could be read."""
+        """Return whether no error was found and everything could be read."""
         return not self.unread and not self.fails("error")
 
     def of(self, level: Level) -> list[Finding]:
@@ -135,18 +135,18 @@ class CheckResult:
         return [found for found in self.findings if found.level is level]
 
     def fails(self, limit: str) -> bool:
-        """Whether any finding is at or above the level to fail on."""
+        """Return whether any finding is at or above the level to fail on."""
         level = LIMITS[limit]
         return level is not None and any(x.level.rank >= level.rank for x in self.findings)
 
     @property
     def of_commits(self) -> bool:
-        """Whether commits were checked, be it none."""
+        """Return whether commits were checked, be it none."""
         return bool(self.shown) or not self.stale
 
     @property
     def checked(self) -> str:
-        """What was checked: ``3 commits of pull request #7``, ``stale claims``."""
+        """The subject of a check: ``3 commits of pull request #7``, ``stale claims``."""
         commits = counted(self.commits, "commit")
         commits += f" of {clean(self.shown)}" if self.shown else ""
         return " and ".join([commits] * self.of_commits + ["stale claims"] * self.stale)

@@ -310,7 +310,7 @@ class Facts:
         return self.tasks.get(record.lease.resource.key)
 
     def means(self, holder: str) -> Callable[[str], bool]:
-        """Whether a name in a task file means this holder."""
+        """Return whether a name in a task file means this holder."""
         return lambda name: self.persons.stands_for(name, holder)
 
     def of_person(self, task: Task, name: str) -> list[Record]:
@@ -319,7 +319,7 @@ class Facts:
         return [x for x in records if self.persons.stands_for(name, x.lease.holder)]
 
     def is_done(self, task: Task) -> bool:
-        """Whether a task is done, by its file or by the ledger."""
+        """Return whether a task is done, by its file or by the ledger."""
         records = self._by_key.get(task.resource.key, ())
         whole = {x.lease_id for x in completed_records([record.lease for record in records])}
         return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)

@@ -1,4 +1,4 @@
-"""What commits say about tasks: who was assigned when, what was deleted, who commits at all.
+"""The history of tasks by commits: who was assigned when, what was deleted, who commits.
 
 It takes a handful of git processes, however many tasks there are: one log of all commits with
 their changes of task files, whose versions are read in one go. Only ``lack`` asks a remote.
@@ -40,7 +40,7 @@ SHOWN = 5  # names in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a clone does not have, and how to get it, in words for people."""
+    """A part of history that a clone lacks, and how to get it, in words for people."""
 
     what: str
     way: str
@@ -289,7 +289,7 @@ class _TaskVersions:
             self._data[blob] = data if says else b""
 
     def names(self, blob: str, task: Task) -> tuple[str, ...] | None:
-        """Who is assigned in a version of a task's file; None if that cannot be read here."""
+        """The assignees in a version of a task's file; None if it cannot be read here."""
         if not blob:
             return ()
         if self._data.get(blob) is None:

@@ -18,7 +18,7 @@ _EMAIL = re.compile(r"[^\s@]+@[^\s@]+")
 
 
 class Progress(Enum):
-    """What a status word means; the words themselves are settings of each project."""
+    """The meaning of a status word; the words themselves are settings of each project."""
 
     TODO = "todo"
     IN_PROGRESS = "in_progress"
@@ -125,7 +125,7 @@ class People:
         return name
 
     def is_mine(self, name: str, holder: str) -> bool:
-        """Whether a name in a task file means this holder."""
+        """Return whether a name in a task file means this holder."""
         mapped = self._mapped_to(name)
         if mapped:
             return any(same_person(email, holder) for email in mapped)
@@ -156,7 +156,7 @@ def handle_of(holder: str) -> str:
 
 
 def same_name(one: str, other: str) -> bool:
-    """Whether two names in task files mean the same: neither ASCII case nor a leading @ matters."""
+    """True if two names in task files mean the same: neither ASCII case nor a leading @ matters."""
     return bare_name(one) == bare_name(other)
 
 
@@ -229,7 +229,7 @@ class Persons:
         return frozenset(word.strip().removeprefix("@") for word in (*mapped, *words))
 
     def stands_for(self, name: str, email: str) -> bool:
-        """Whether a name in a task file means whoever has this address."""
+        """Return whether a name in a task file means whoever has this address."""
         usual = self.usual(email)
         is_known = any(self.usual(known) == usual for known in self.emails(name))
         return is_known or self.people.is_mine(name, email)

@@ -122,12 +122,12 @@ class GitleaseError(Exception):
 
     @property
     def holder(self) -> str | None:
-        """Who has it: the lease's holder, else the assignee of the task."""
+        """The lease's holder, else the assignee of the task."""
         return self.lease.holder if self.lease is not None else self.whose
 
     @property
     def to_ask(self) -> str | None:
-        """Who may give it up, for a hint: the holder, or all assignees of the task."""
+        """Those who may give it up, for a hint: the holder, or all assignees of the task."""
         return self.holder if self.lease is not None else " and ".join(self.assignees) or self.whose
 
     @property
@@ -215,7 +215,7 @@ class Unavailable(GitleaseError):
 
 
 class UnknownOutcome(Unavailable):
-    """Whether the change landed cannot be known now; the caller must not act as holder."""
+    """Return whether the change landed cannot be known now; the caller must not act as holder."""
 
     code = "unknown_outcome"
 

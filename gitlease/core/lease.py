@@ -44,7 +44,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks: the authenticated holder, and which of its runs.
+    """The caller: the authenticated holder, and which of its runs.
 
     ``session_explicit`` says that the session came from a flag or the environment, which is what
     may bind a person-scoped lease to it. ``host`` (see ``place``) and ``branch`` tell people where
@@ -92,7 +92,7 @@ class Lease:
 
     @property
     def edge_stays(self) -> bool:
-        """Whether the task stays its holder's once the lease has lapsed."""
+        """Return whether the task stays its holder's once the lease has lapsed."""
         return self.edge and not self.picked
 
     @property
@@ -105,16 +105,16 @@ class Lease:
 
     @property
     def duration_ms(self) -> int:
-        """What all rules of time use: ``expires_at - renewed_at``."""
+        """Milliseconds, used by all rules of time: ``expires_at - renewed_at``."""
         return self.expires_at - self.renewed_at
 
     @property
     def left_behind(self) -> bool:
-        """Whether the end of a session left it for its edge: it ran out on purpose."""
+        """Return whether the end of a session left it for its edge: it ran out on purpose."""
         return self.session is None and not self.duration_ms
 
     def lets_go_of(self, before: Lease) -> bool:
-        """Whether it only unbinds the record ``before``, or ends its time: nobody waits for it."""
+        """True if it only unbinds the record ``before``, or ends its time: nobody waits for it."""
         # Whoever binds it counts on it as after a grant.
         one, other = ((x.renewals, x.renewed_at, x.expires_at) for x in (before, self))
         same = self.lease_id == before.lease_id and self.session is None
@@ -130,11 +130,11 @@ class Lease:
         return same_person(self.holder, actor.holder)
 
     def answers_to(self, actor: Actor) -> bool:
-        """Whether the actor is this lease's holder: same person, and not another session's run."""
+        """True if the actor is this lease's holder: same person, and not another session's run."""
         return self.same_holder(actor) and self.session in (None, actor.session)
 
     def is_of_parent(self, actor: Actor) -> bool:
-        """Whether it is of the session that started the actor's: ``claude:1`` of ``claude:1/2``."""
+        """True if it is of the session that started the actor's: ``claude:1`` of ``claude:1/2``."""
         started, own = self.session, actor.session
         by = started is not None and own is not None and own.startswith(f"{started}/")
         return by and self.same_holder(actor)
@@ -175,7 +175,7 @@ def lease_key(resource: Resource, scope: str) -> LeaseKey:
 
 
 def same_person(one: str, other: str) -> bool:
-    """Whether two holders are one person: the ASCII letter case of emails does not matter."""
+    """True if two holders are one person: the ASCII letter case of emails does not matter."""
     return one == other or person_key(one) == person_key(other)
 
 
@@ -217,7 +217,7 @@ class Moment:
 
 
 class Standing(Enum):
-    """Where a lease is on its way out, for one reader."""
+    """The standing of a lease on its way out, for one reader."""
 
     LIVE = "live"
     EXPIRED = "expired"
@@ -225,7 +225,7 @@ class Standing(Enum):
 
 
 def holder_has(lease: Lease, moment: Moment) -> bool:
-    """Whether its own holder may still act on it: by the larger of elapsed boot and wall time."""
+    """True if its own holder may still act on it: by the larger of elapsed boot and wall time."""
     if moment.now.wall_ms >= lease.expires_at:
         return False
     seen = moment.seen_before(lease)
@@ -238,7 +238,7 @@ def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
 
 
 def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
-    """Whether the record is from the future by more than the allowance: a clock is wrong."""
+    """Return whether the record is from the future by more than the allowance: a clock is wrong."""
     return _is_future(lease, policy.margins.widest(lease.margins), moment)
 
 
@@ -308,7 +308,7 @@ class Relation(Enum):
 
 
 class Verdict(Enum):
-    """What a verb does about a record."""
+    """The answer of a verb to a record."""
 
     YES = "yes"
     WHILE_LIVE = "yes, and lost once it ran out"
@@ -378,7 +378,7 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
 
 
 def is_abandoned(lease: Lease, policy: Policy, moment: Moment) -> bool:
-    """Whether a lease ran out so long ago that its edge protects no longer."""
+    """Return whether a lease ran out so long ago that its edge protects no longer."""
     until = abandoned_at(lease, policy)
     return until is not None and moment.now.wall_ms > until
 
@@ -434,7 +434,7 @@ def heads_in(row: str) -> str:
 
 
 class Reach:
-    """Where patterns or paths may meet with a lease, by the literal beginnings of both.
+    """The reach of patterns or paths, by their literal beginnings.
 
     ``heads`` are folded segments. What a head stands above or below of may have a file in common
     with it; of a ``file`` only what stands above.
@@ -451,7 +451,7 @@ class Reach:
         return cls(resources.parse(x).head for x in patterns)
 
     def meets(self, heads: str) -> bool:
-        """Whether a lease whose line has these heads may cover a common file: no false no."""
+        """True if a lease whose line has these heads may cover a common file: no false no."""
         return any(x in self._above or x.startswith(self._below) for x in heads.split(_BETWEEN))
 
 
@@ -485,7 +485,7 @@ class LeaseRows:
         return map(self._lease, range(len(self.rows)))
 
     def are_sound(self) -> bool:
-        """Whether the first line can be read, as none of another format, and all cover a thing."""
+        """True if the first line can be read, as none of another format, and all cover a thing."""
         try:
             return next(iter(self), None) is None or all(x[2] or x[3] for x in self._parts)
         except RowsDamaged:
@@ -498,7 +498,7 @@ class LeaseRows:
         return sorted((x for x in found if person_key(x.holder) == wanted[0]), key=_KEY)
 
     def has_others(self, holder: str) -> bool:
-        """Whether any is not this person's."""
+        """Return whether any is not this person's."""
         wanted = person_key(holder)
         return any(parts[1] != wanted for parts in self._parts)
 

@@ -50,7 +50,7 @@ MOST_FAILURES = 3
 
 
 class Fate(Enum):
-    """What became of an operation, according to a later head of the ledger."""
+    """The outcome of an operation, according to a later head of the ledger."""
 
     APPLIED = "applied"
     LOST = "lost"  # final: the head has moved on, and the operation is not in it
@@ -69,7 +69,7 @@ class RingEntry:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What ``ledger.yaml`` holds. ``sequence`` is the last fencing token given in this epoch.
+    """The content of ``ledger.yaml``. ``sequence`` is the epoch's last fencing token.
 
     ``digest`` chains every decision there ever was, so that two ledgers with the same digest have
     the same past; renewals, which history may forget, are not in it. None before the first one of
@@ -96,7 +96,7 @@ class Header:
         return next((entry for entry in self.ring if entry.operation == operation), None)
 
     def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
-        """What became of a step of these operations that was decided on ``base_revision``.
+        """Tell the fate of a step of these operations that was decided on ``base_revision``.
 
         Some of them may be another step's, too, but never all: see ``Transaction.carry_out``.
         """
@@ -107,7 +107,7 @@ class Header:
         return Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN
 
     def ring_reaches(self, revision: int) -> bool:
-        """Whether the ring knows every operation decided on ``revision`` or later."""
+        """Return whether the ring knows every operation decided on ``revision`` or later."""
         return bool(self.ring) and self.ring[0].revision <= max(revision, 1)
 
     def after_step(self, entries: tuple[RingEntry, ...], *, decision: bool) -> Header:
@@ -139,7 +139,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """What keeps a task from being handed out: it failed, or its worker ``waits`` for a person.
+    """A reason to hand out no task: it failed, or its worker ``waits`` for a person.
 
     ``last`` is the note of the last of these. A claim by name is never kept out.
     """
@@ -156,7 +156,7 @@ class Setback:
         return self.last.at + (LEFT_ALONE << self.failures - 1) * MS
 
     def is_left_alone(self, now_ms: int) -> bool:
-        """Whether it is not to be handed out at this time."""
+        """Return whether it is not to be handed out at this time."""
         until = self.free_at
         # Of a note from the future, whose writer's clock is wrong, only the count is believed.
         return until is None or self.last.at - LEFT_ALONE * MS <= now_ms < until
@@ -227,7 +227,7 @@ class Damage:
 
 
 class Records(Protocol):
-    """What a store can read from one state of a ledger."""
+    """The records that a store reads from one state of a ledger."""
 
     def of(self, resource: Resource) -> Iterable[Lease]:
         """Every record of this resource, whatever its scope. Invalid when one is damaged."""
@@ -264,7 +264,7 @@ class RowRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has been decided on top of the records: None removes."""
+    """Decided changes on top of the records: None removes."""
 
     leases: Mapping[LeaseKey, tuple[Lease | None, Lease | None]] = field(default_factory=dict)
     notes: Mapping[str, tuple[Resource, tuple[Note, ...]]] = field(default_factory=dict)

@@ -184,7 +184,7 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
 
 
 def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, holder: str) -> bool:
-    """Whether a grant's own session ended it by name: any other of its person leaves a notice.
+    """True if a grant's own session ended it by name: any other of its person leaves a notice.
 
     A session's end is not one of these, because it names no resource.
     """

@@ -1,4 +1,4 @@
-"""What every client of a ledger must agree on: it is stored in the ledger, not in settings."""
+"""The rules that all clients of a ledger share: stored in the ledger, not in settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOWER = {ord(x): x.lower() for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def is_holder(email: str) -> bool:
-    """Whether this can name a holder: one printable word of at most MAX_WORD characters."""
+    """Return whether this can name a holder: one printable word of at most MAX_WORD characters."""
     return email.split() == [email] and email.isprintable() and len(email) <= MAX_WORD
 
 
@@ -52,14 +52,14 @@ class Rule(Enum):
 
 
 class History(Enum):
-    """What a renewal does to the ledger's history."""
+    """The effect of a renewal on the ledger's history."""
 
     REPLACE = "replace"
     APPEND = "append"
 
 
 class Issues(Enum):
-    """Whose issue numbers a ledger's names are: ``#12``, ``12`` and ``GH-12``, say, are one."""
+    """The tracker of a ledger's issue numbers: ``#12``, ``12`` and ``GH-12``, say, are one."""
 
     NONE = "none"
     GITHUB = "github"
@@ -71,7 +71,7 @@ _NUMBER = r"(#|[A-Za-z]{2}-|)([1-9][0-9]{0,9})"  # compiled where it is used
 
 
 def reads_as_issue(name: str) -> bool:
-    """Whether a name may be the number of an issue on some host."""
+    """Return whether a name may be the number of an issue on some host."""
     return re.fullmatch(_NUMBER, name) is not None
 
 
@@ -126,7 +126,7 @@ class Policy:
 
     @property
     def abandons_early(self) -> bool:
-        """Whether edges are abandoned sooner than clients before format 4 accept."""
+        """Return whether edges are abandoned sooner than clients before format 4 accept."""
         return 0 < self.abandoned_after < DAY
 
     @property
@@ -137,7 +137,7 @@ class Policy:
         return any(person_key(holder) == person_key(admin) for admin in self.admins)
 
     def problem(self) -> str | None:
-        """What makes this policy unusable, in words; None when it is sound."""
+        """The fault that makes this policy unusable, in words; None when it is sound."""
         if not 1 <= self.ttl_min <= self.ttl_max <= LONGEST:
             return "ttl_min and ttl_max must satisfy 1s ≤ ttl_min ≤ ttl_max ≤ ten years"
         for key, most, words in _BOUNDS:

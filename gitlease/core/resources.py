@@ -1,4 +1,4 @@
-"""What is leased: a name or a path, a scope of its work, and what a path pattern covers.
+"""Resources: a name or a path, a scope of its work, and the files of a path pattern.
 
 A word is a *name* unless it has a ``/``, a wildcard or the prefix ``path:``; what it means never
 depends on which files exist. Resources that differ only in letter case or Unicode normalisation
@@ -47,7 +47,7 @@ class Chars:
         return bisect_right(self.edges, code) % 2 == 1
 
     def touches(self, other: Chars) -> bool:
-        """Whether the sets share a character: if so, a range of one starts inside the other."""
+        """True if the sets share a character: if so, a range of one starts inside the other."""
         return any(low in other for low in self.edges[::2]) or any(
             low in self for low in other.edges[::2]
         )
@@ -86,7 +86,7 @@ class StateRow:
                 self.deeps |= bit
 
     def meets(self, tokens: Iterable[Token]) -> bool:
-        """Whether both rows read some path to its end; `tokens` may be a path's characters.
+        """Return whether both rows read some path to its end; `tokens` may be a path's characters.
 
         Empty segments need no guard: where both rows read nothing for a whole segment they have
         only a star there, and then they share every name as well.
@@ -182,7 +182,7 @@ class Pattern:
 
     @property
     def is_literal(self) -> bool:
-        """Whether the pattern has no wildcard and so names one file or folder from the root."""
+        """True if the pattern has no wildcard and so names one file or folder from the root."""
         return self.path is not None
 
     @cached_property
@@ -231,7 +231,7 @@ def _nfc(text: str) -> str:
 
 
 def covers(pattern: Pattern, path: str) -> bool:
-    """Whether the pattern matches this repository-relative file path or a folder above it."""
+    """True if the pattern matches this repository-relative file path or a folder above it."""
     folded = fold(path)
     segments = folded.split("/")
     if not all(segments) or tuple(segments[: len(pattern.head)]) != pattern.head:
@@ -244,7 +244,7 @@ def covers(pattern: Pattern, path: str) -> bool:
 
 
 def overlap(a: Pattern, b: Pattern) -> bool:
-    """Whether some file path is covered by both: never a false no, and exact within ASCII."""
+    """True if some file path is covered by both: never a false no, and exact within ASCII."""
     if any(one != other for one, other in zip(a.head, b.head, strict=False)):
         return False
     return (a.is_literal and b.is_literal) or b.loose.meets(a.loose.tokens)
@@ -410,7 +410,7 @@ def _foldings(beyond_ascii: bool) -> tuple[Span, ...]:
 
 
 def any_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether any pattern of the one can match a file that one of the others matches."""
+    """Return whether any pattern of the one can match a file that one of the others matches."""
     parsed = [parse(text) for text in others]
     return any(overlap(parse(a), b) for a in some for b in parsed)
 
@@ -457,7 +457,7 @@ class Resource:
 
 
 def reads_as_name(word: str) -> bool:
-    """Whether a word is meant as a name (which it may still be too odd for)."""
+    """Return whether a word is meant as a name (which it may still be too odd for)."""
     return not _has_prefix(word) and "/" not in word and not _WILDCARDS & set(word)
 
 
@@ -623,7 +623,7 @@ def parse_scope(word: str) -> str:
 
 
 def scopes_overlap(one: str, other: str) -> bool:
-    """Whether two scopes share work: ``*`` overlaps every scope, others only themselves."""
+    """Return whether two scopes share work: ``*`` overlaps every scope, others only themselves."""
     return WHOLE in (one, other) or fold(one) == fold(other)
 
 

@@ -64,11 +64,11 @@ class LeaseView:
         return float(max(0, self.expires_in))
 
     def is_current(self, now: datetime) -> bool:
-        """Whether it still stands in anyone's way: not ended, not lapsed."""
+        """Return whether it still stands in anyone's way: not ended, not lapsed."""
         return self.state == "active" or self.is_lapsing(now)
 
     def is_lapsing(self, now: datetime) -> bool:
-        """Whether it has expired for its holder, and still counts for everybody else."""
+        """Return whether it has expired for its holder, and still counts for everybody else."""
         over = self.state == "expired" or (self.state == "active" and self.expires_in <= 0)
         return over and self.lapses_at is not None and self.lapses_at >= now
 

@@ -44,7 +44,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """Whose work a commit is: its author and committer, and the grants that it names."""
+    """The people of a commit: its author and committer, and the grants that it names."""
 
     people: tuple[str, ...] = ()
     named: tuple[Named, ...] = ()
@@ -98,7 +98,7 @@ def _plain(word: str) -> str:
 
 
 class Became(Enum):
-    """What becomes of one ref of a push."""
+    """The fate of one ref of a push."""
 
     UPDATED = "updated"
     CREATED = "created"
@@ -124,7 +124,7 @@ class WorkRef:
 
     @property
     def moves(self) -> bool:
-        """Whether a push changes it."""
+        """Return whether a push changes it."""
         return self.became not in (Became.UP_TO_DATE, Became.REJECTED)
 
 
@@ -150,7 +150,7 @@ class WorkPush:
     atomic: bool = True
 
     def is_undone(self, there: Mapping[str, str]) -> bool:
-        """Whether every ref is still as it was: no part of the push was carried out."""
+        """Return whether every ref is still as it was: no part of the push was carried out."""
         moved = [x for x in self.refs if x.moves and x.old != x.new]
         return bool(moved) and all(there.get(x.ref, "") == x.old for x in moved)
 

@@ -381,7 +381,7 @@ def _write_without_ledger(
 
 
 def is_no_task(session: LedgerSession, plan: Planned) -> bool:
-    """Whether names must be tasks here, and this one neither is nor was one."""
+    """Return whether names must be tasks here, and this one neither is nor was one."""
     return session.edges.is_unknown(plan) and not any(
         x.edge or x.state is State.COMPLETED for x in session.known_records(plan.resource)
     )

@@ -87,7 +87,7 @@ class Answer:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether there was nothing to end."""
+        """Return whether there was nothing to end."""
         return not self.leases and not self.refused and not self.stays
 
 
@@ -275,7 +275,7 @@ def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
 
 
 def is_to(notice: Notice, actor: Actor) -> bool:
-    """Whether it is about this run or the person, not another run."""
+    """Return whether it is about this run or the person, not another run."""
     return notice.session in (None, actor.session)
 
 

@@ -243,7 +243,7 @@ class ClaimPlan:
         return replace(turn, passing=passing) if enough else None
 
     def _again(self, held: LeaseHeld) -> bool:
-        """Whether to claim once more, now that by its records a task turned out to be abandoned."""
+        """True if to claim once more, now that by its records a task turned out to be abandoned."""
         session = self._session
         head = session.store.known(session.layer) if held.by_edge else None
         if head is None or held.resource is None:

@@ -254,13 +254,13 @@ class Edges:
         )
 
     def is_unknown(self, planned: Planned) -> bool:
-        """Whether names must be tasks here and this one is not."""
+        """Return whether names must be tasks here and this one is not."""
         if planned.task or planned.away or planned.resource.is_path:
             return False
         return self._known([planned.resource]).required
 
     def requires_tasks(self, known: TaskList) -> bool:
-        """Whether names must be tasks, where the work tree has these."""
+        """Return whether names must be tasks, where the work tree has these."""
         return _Known(self, known).required
 
     def plan_end(
@@ -385,13 +385,13 @@ class Edges:
         )
 
     def is_own_away(self, planned: Planned) -> bool:
-        """Whether a file that is not in this work tree assigns the task to the caller."""
+        """Return whether a file that is not in this work tree assigns the task to the caller."""
         # An assignment that the caller's own release has outdated counts again with a claim.
         names = (*planned.away.assigned, *planned.away.outdated) if planned.away else ()
         return any(self.rules.people.is_mine(name, self.holder) for name in names)
 
     def recorded(self, commit: bool | None) -> bool:
-        """Whether edges are recorded as a commit: the option, else the setting."""
+        """Return whether edges are recorded as a commit: the option, else the setting."""
         return self.rules.commit if commit is None else commit
 
     def _is_older(self, task: Task, ref: str) -> bool:
@@ -550,7 +550,7 @@ class _Known:
 
     @property
     def required(self) -> bool:
-        """Whether names must be tasks: by the settings, else where there is any real task.
+        """Return whether names must be tasks: by the settings, else where there is any real task.
 
         Other files in their place, such as notes or an Ansible role's ``tasks/main.yaml``, do not
         count.

@@ -147,7 +147,7 @@ class Keeper:
         )
 
     def wishes(self) -> tuple[Hold, ...] | None:
-        """What to ask others of this clone to renew along; None if that is asked already."""
+        """The renewals to ask others of this clone for; None if that is asked already."""
         holds = tuple(kept.hold for kept in self._kept.values())
         return None if holds == self._asked else holds
 

@@ -322,7 +322,7 @@ def with_records(
 
 
 class Decisions:
-    """What a ledger decided last about holders and tasks, by its audit trail."""
+    """The ledger's last decisions about holders and tasks, by its audit trail."""
 
     def __init__(self, session: LedgerSession) -> None:
         self._session = session
@@ -542,11 +542,11 @@ class LedgerSession:
 
     @property
     def is_below_run(self) -> bool:
-        """Whether this process works below a run, in its session."""
+        """Return whether this process works below a run, in its session."""
         return bool(self._run_tokens)
 
     def is_of_run_above(self, lease: Lease) -> bool:
-        """Whether the run has it below which this process works."""
+        """Return whether the run has it below which this process works."""
         same = lease.session is not None and lease.session == self.actor.session
         return same and lease.token in self._run_tokens
 
@@ -647,7 +647,7 @@ class LedgerSession:
             self._settled = replace(settled, said=said + self._end_dead_runs())
 
     def is_landing_to_judge(self) -> bool:
-        """Whether the last contact may have shown that work of this holder has landed."""
+        """Return whether the last contact may have shown that work of this holder has landed."""
         if self.landed is None or self.completes_landed or self.is_dry:
             return False
         return self.landed.is_to_judge()

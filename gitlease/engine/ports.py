@@ -45,7 +45,7 @@ def note_sent(what: str) -> None:
 
 
 def may_have_sent() -> bool:
-    """Whether a change may have left this process."""
+    """Return whether a change may have left this process."""
     return bool(_SENT)
 
 
@@ -60,13 +60,13 @@ class Clock(Protocol):
 
 
 class Asking(Protocol):
-    """What the processes of one clone ask of each other, as JSON; it never fails."""
+    """Requests of one clone's processes to each other, as JSON; it never fails."""
 
     def ask(self, name: str, what: object) -> None:
         """Ask in the place of what was asked under that name; None: nothing any more."""
 
     def asked(self) -> Sequence[object]:
-        """What living processes ask, without a connection."""
+        """The requests of living processes, without a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Change:
 
     @property
     def renewal(self) -> bool:
-        """Whether the next renewal may replace it in history."""
+        """Return whether the next renewal may replace it in history."""
         return self.decided.applied.only_renews
 
     @property
@@ -254,10 +254,10 @@ class LedgerStore(Protocol):
         """Why this may not be the ledger that everybody reads, as known without a connection."""
 
     def read_elsewhere(self, head: Snapshot) -> str:
-        """What others read in the place of a head just fetched; ``""`` if nothing else."""
+        """The version that others read in place of a head just fetched; ``""``: the same."""
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:
-        """Whether a step may be written on a head: one that ``grants`` a lease, or makes a ledger.
+        """True if a step may be written on a head: one that ``grants`` a lease, or makes a ledger.
 
         No connection where that is proven. False if a change without any lease has to be written
         first. Raises the reason to refuse it.
@@ -267,7 +267,7 @@ class LedgerStore(Protocol):
         """Operations whose commands ended without knowing their outcome."""
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
-        """What became of a pending operation, given the head; forgets it unless undecided."""
+        """Settle a pending operation by the head; forgets it unless undecided."""
 
     def keep_pending(self, prepared: Prepared) -> None:
         """Remember a change whose outcome this command will not learn."""
@@ -298,7 +298,7 @@ class LedgerStore(Protocol):
 
     @property
     def moved(self) -> bool:
-        """Whether it is read and written where others fetch, as git pushes to where it is not."""
+        """True if it is read and written where others fetch, as git pushes to where it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class TaskList:
 
     @property
     def has_tasks(self) -> bool:
-        """Whether there is any real task, if only two files with one id."""
+        """Return whether there is any real task, if only two files with one id."""
         return bool(self.tasks) or any(problem.double for problem in self.problems)
 
 
@@ -397,7 +397,7 @@ class LandedWork(Protocol):
         ...
 
     def is_to_judge(self) -> bool:
-        """Whether watched leases were not judged by the main branch as the last contact shows it.
+        """True if watched leases were not judged by the main branch as the last contact shows it.
 
         It is fetched then.
         """
@@ -420,7 +420,7 @@ class TaskFiles(Protocol):
         """Every task of the work tree, or of a ref. Raises NotFound for an unknown ref."""
 
     def places(self) -> Sequence[str]:
-        """What else has task files that count, to be read like refs: the index, HEAD, and the
+        """Further places of task files that count, read like refs: the index, HEAD, and the
         default branch of the remote as it was last fetched. Nothing without a work tree."""
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:

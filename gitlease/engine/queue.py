@@ -88,7 +88,7 @@ class Entry:
 
     @property
     def claimable(self) -> bool:
-        """Whether the caller may claim it now."""
+        """Return whether the caller may claim it now."""
         return self.why_not is None
 
 
@@ -351,7 +351,7 @@ def rank(priority: str) -> int:
 
 
 def is_ranked(priority: str) -> bool:
-    """Whether the rank of a priority is known."""
+    """Return whether the rank of a priority is known."""
     word = fold(priority.strip())
     return word in _RANKS or _NUMBER.fullmatch(word) is not None
 

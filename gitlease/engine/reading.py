@@ -135,7 +135,7 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
 
 
 def is_in_ledger(look: LedgerView | None, resource: Resource) -> bool:
-    """Whether a state of the ledger has a record of a resource, or a note on it."""
+    """Return whether a state of the ledger has a record of a resource, or a note on it."""
     ledger = None if look is None else look.head.ledger
     if ledger is None:
         return False

@@ -250,7 +250,7 @@ class Transaction:
     def decided(
         self, head: Snapshot, operations: Sequence[Operation], *, together: bool = True
     ) -> Decided:
-        """What a batch comes to on a head, now; raises the refusal that it gives."""
+        """Decide a batch on a head, now; raises the refusal that it gives."""
         moment = Moment(now=self._clock.now(), seen=head.seen)
         try:
             step = decide(self.ledger_of(head), operations, moment, together=together)
@@ -523,7 +523,7 @@ class _Waiting:
 
     @property
     def has_asked(self) -> bool:
-        """Whether another process may carry them out."""
+        """Return whether another process may carry them out."""
         return self._along is not None
 
     def ask(self) -> None:
@@ -572,14 +572,14 @@ class _Waiting:
 
 
 def _asked(head: Snapshot, kind: type[T]) -> Iterator[T]:
-    """What other processes of this clone ask, as far as it is of this kind."""
+    """The requests of other processes of this clone, as far as they are of this kind."""
     for value in head.along.asked() if head.along is not None else ():
         with suppress(Damaged):
             yield JSON.load(kind, value)
 
 
 def _granted(ledger: Ledger, claim: Claim) -> Outcome | None:
-    """What a claim came to by the ledger that has it; None if that is not all that is to say."""
+    """The outcome of a claim by the ledger that has it; None where that is not all of it."""
     entry, lease = ledger.header.entry(claim.id), ledger.lease(claim.resource, claim.scope)
     if lease is None or lease.state is not State.ACTIVE:
         return None
@@ -640,7 +640,7 @@ def views_of(
 
 
 def grants(applied: Applied) -> bool:
-    """Whether a step gives anybody a lease that they did not have."""
+    """Return whether a step gives anybody a lease that they did not have."""
     return any(
         after is not None
         and after.state is State.ACTIVE
@@ -650,7 +650,7 @@ def grants(applied: Applied) -> bool:
 
 
 def _is_plain(applied: Applied) -> bool:
-    """Whether old knowledge is enough: something to write, and nothing refused."""
+    """Return whether old knowledge is enough: something to write, and nothing refused."""
     refused = any(outcome.refused for outcome in applied.outcomes)
     return applied.changed and not refused and len(applied.outcomes) == len(applied.results)
 

@@ -158,7 +158,7 @@ class WaitQueue:
             return Place(ahead=0, behind=0, kept=self.ticket is not None)
 
     def runs_out(self, seconds: float) -> bool:
-        """Whether the ticket must be renewed to last for so long."""
+        """Return whether the ticket must be renewed to last for so long."""
         left = self._until - self._session.clock.now().wall_ms
         return left < RENEWED and left < (seconds - 1) * MS
 

@@ -66,19 +66,19 @@ class LedgerAt:
         return self.ledger.header.policy if self.ledger else DEFAULT_POLICY
 
     def blocks(self, lease: Lease) -> bool:
-        """Whether it keeps others out: not lapsed, or protected by an edge, or completed."""
+        """Return whether it keeps others out: not lapsed, or protected by an edge, or completed."""
         if lease.state is State.COMPLETED:
             return self.moment.now.wall_ms < lease.renewed_at + self.policy.keep_completed * MS
         return lease.edge_stays or not self.lapsed(lease)
 
     def lapsed(self, lease: Lease) -> bool:
-        """Whether anyone may take it by now, edges aside."""
+        """Return whether anyone may take it by now, edges aside."""
         if lease.state is not State.ACTIVE:
             return False
         return standing(lease, self.policy, self.moment) is Standing.LAPSED
 
     def blocked(self, resource: Resource, scope: str, paths: tuple[str, ...] = ()) -> bool:
-        """Whether anything stands against a claim by one who holds nothing."""
+        """Return whether anything stands against a claim by one who holds nothing."""
         if self.ledger is None:
             return False
         try:
@@ -96,7 +96,7 @@ Part = tuple[Resource, str]
 def events_between(
     before: LedgerAt, after: LedgerAt, parts: Sequence[Part] = (), said: Sequence[Event] = ()
 ) -> list[LeaseEvent]:
-    """What happened from one state to the next, what became available last.
+    """The events from one state to the next; resources that became available come last.
 
     ``parts`` leaves out what shares no work with any of them, and tells of each when it becomes
     available; without any of them all is told, of each lease that kept others out. ``said`` is what
@@ -188,7 +188,7 @@ class _Comparison:
             # What was taken over is told of whoever has it now.
 
     def _was_released(self, lease: Lease, now: Lease | None) -> bool:
-        """Whether a grant that is there no more was given back, and did not run out before.
+        """Return whether a grant that is there no more was given back, and did not run out before.
 
         What was parked is resumed by a new grant, and not released before.
         """
@@ -205,7 +205,7 @@ class _Comparison:
         return not resumed and now.claimed_at < lease.expires_at
 
     def _was_cleared(self, lease: Lease) -> bool:
-        """Whether it ran out and a later claim of its holder's took its place: that is told."""
+        """True if it ran out and a later claim of its holder's took its place: that is told."""
         ledger = self._after.ledger
         rivals = _rivals(ledger, lease.resource, lease.scope, lease.paths) if ledger else ()
         return any(
@@ -227,7 +227,7 @@ class _Comparison:
                 yield _of(kind, lease, lease.renewed_at)
 
     def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
-        """Whether a grant displaced another's lease: its holder was told so, or it had run out."""
+        """True if a grant displaced another's lease: its holder was told so, or it had run out."""
         active = was is not None and was.state is State.ACTIVE
         if was is not None and active and not same_person(was.holder, lease.holder):
             notice = self._notice(was)
@@ -268,7 +268,7 @@ class _Comparison:
                 yield LeaseEvent("available", resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
-        """What its holder was told of the end of a lease, as long as that stands in the ledger."""
+        """The notice of a lease's end to its holder, as long as the ledger has it."""
         ledger, end = self._after.ledger, f"-{lease.lease_id[:8]}"
         notices = () if ledger is None else ledger.losses(lease.holder)
         about = (n for n in notices if fold(n.resource) == fold(lease.resource.text))
@@ -385,7 +385,7 @@ class Watcher:
     def _on_the_way(
         self, before: LedgerAt, after: LedgerAt, old: Snapshot | None, new: Snapshot
     ) -> list[LeaseEvent]:
-        """What happened in each step from one state to the other, oldest first.
+        """The events of each step from one state to the other, oldest first.
 
         The clock is looked at only with the last: till then what was live at the last look is.
         """

@@ -104,7 +104,7 @@ class Follower:
 
     @property
     def is_following(self) -> bool:
-        """Whether there are listeners, so that the ledger is being read anyway."""
+        """Return whether there are listeners, so that the ledger is being read anyway."""
         return self._thread is not None
 
     def close(self) -> None:

@@ -484,5 +484,5 @@ class _DeferredRenewals:
 
 
 def _is_live(known: _SeenLease, at: Instant, now: Instant) -> bool:
-    """Whether a lease has time left, and its holder asked not long ago."""
+    """Return whether a lease has time left, and its holder asked not long ago."""
     return known.left(now) > 0 and at.elapsed_at_most(now) < (1 - FRESH) * known.lease.duration_ms

@@ -58,7 +58,7 @@ def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
 
 
 def events_under(key: str, holder: str, store: LedgerStore, layer: str) -> list[Event]:
-    """What a holder's request with this key did, newest first, as far as history shows it."""
+    """The effects of a holder's request with this key, newest first, by the history."""
     past = store.history(layer, EVENTS)
     return [x for x in past if x.operation[:KEY] == key and same_person(x.by, holder)]
 

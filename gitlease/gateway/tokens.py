@@ -60,7 +60,7 @@ class Token:
     sha256: str = field(repr=False)  # of the secret
 
     def is_over(self, now: int) -> bool:
-        """Whether it has expired."""
+        """Return whether it has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
 

@@ -33,7 +33,7 @@ class Unreadable(Exception):
 
 
 def is_private(folder: str) -> bool:
-    """Whether this is a folder that only this user may enter."""
+    """Return whether this is a folder that only this user may enter."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -83,7 +83,7 @@ def read_regular(path: str, limit: int) -> bytes | None:
 
 
 def read_small(path: str, limit: int) -> bytes | None:
-    """What a regular file of at most ``limit`` bytes holds; None for anything else."""
+    """Read a regular file of at most ``limit`` bytes; None for anything else."""
     with contextlib.suppress(OSError):
         data = read_regular(path, limit)
         return data if data is not None and len(data) <= limit else None
@@ -91,7 +91,7 @@ def read_small(path: str, limit: int) -> bytes | None:
 
 
 def load_json(file: str, limit: int) -> Any:
-    """What a file of ours holds; None when that cannot be read, or is larger than ``limit``."""
+    """Read a file of ours; None when it cannot be read, or is larger than ``limit``."""
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(read_small(file, limit) or b"")
     return None
@@ -334,7 +334,7 @@ class Notes:
             self.change(lambda tables: [tables[kind].pop(key, None) for key in keys])
 
     def is_due(self, kind: str, key: str, value: str = "", *, every: int, now: float) -> bool:
-        """Whether a note was not written for so many seconds; writes it now."""
+        """Return whether a note was not written for so many seconds; writes it now."""
         at, _ = self.of(kind).get(key, (now - every, None))
         if 0 <= now - at < every:
             return False

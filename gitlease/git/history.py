@@ -64,7 +64,7 @@ class Changed:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is, or was, a submodule."""
+        """Return whether it is, or was, a submodule."""
         return GITLINK in (self.mode_before, self.mode_after)
 
 

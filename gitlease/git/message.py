@@ -101,7 +101,7 @@ def with_trailers(
 
 
 def is_bare(message: bytes, how: MessageReading, template: bytes = b"") -> bool:
-    """Whether a message has a trailer of ours, and besides only what git ignores.
+    """Return whether a message has a trailer of ours, and besides only what git ignores.
 
     Git ignores a sign-off, and the unchanged ``template``.
     """

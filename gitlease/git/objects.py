@@ -107,7 +107,7 @@ class PipedObjects:
             return data
 
     def has(self, name: str) -> bool:
-        """Whether there is an object with a name like ``ref:path``."""
+        """Return whether there is an object with a name like ``ref:path``."""
         try:
             self.named(name, TREE, 0)
         except Unreadable as why:
@@ -177,7 +177,7 @@ def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
 
 
 def digest(data: bytes | bytearray, id_bytes: int) -> bytes:
-    """What git adds to data as their check sum, or takes for their id."""
+    """Hash data as git does for their check sum, or their id."""
     from hashlib import sha1, sha256  # OpenSSL, for which hooks have no time
 
     return (sha1(data, usedforsecurity=False) if id_bytes == 20 else sha256(data)).digest()

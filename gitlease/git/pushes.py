@@ -57,7 +57,7 @@ def names_of(repository: Repository, remote: str) -> list[str]:
 
 
 def is_main(ref: str, main: Collection[str]) -> bool:
-    """Whether a ref, by its full name, is one of these main branches."""
+    """Return whether a ref, by its full name, is one of these main branches."""
     return ref.removeprefix(HEADS) in main
 
 

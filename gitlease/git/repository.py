@@ -86,7 +86,7 @@ class GitConfig:
 
 
 def is_on(value: str | None) -> bool:
-    """Whether git reads the value of a setting as true."""
+    """Return whether git reads the value of a setting as true."""
     return (value or "").lower() in TRUE
 
 
@@ -184,7 +184,7 @@ class Repository:
         return urls
 
     def ways_to(self, place: str) -> Ways:
-        """Where git reads and writes a remote, by its name or its URL."""
+        """The URLs at which git reads and writes a remote, by its name or its URL."""
         named = place in self.remote_names()
         urls = self._urls(place, "url") if named else [place]
         own = self._urls(place, "pushurl") if named else []
@@ -385,7 +385,7 @@ class GitFailed(Invalid):
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is the full id of an object."""
+    """Return whether a text is the full id of an object."""
     return _ID.fullmatch(text) is not None
 
 
@@ -471,7 +471,7 @@ def refusal(said: GitResult, what: str) -> GitFailed:
 
 
 def answered(said: GitResult, what: str) -> bytes:
-    """What git said. Raises Invalid, with what could not be done, where it failed."""
+    """Return git's output. Raises Invalid, which names what failed."""
     if said.code != 0:
         raise refusal(said, what)
     return said.out
@@ -498,7 +498,7 @@ def reason_of(said: GitResult) -> str:
 
 
 def denies(said: str) -> bool:
-    """Whether what git said tells of a refusal: wrong credentials, missing rights."""
+    """Return whether what git said tells of a refusal: wrong credentials, missing rights."""
     return re.search(_DENIED, said) is not None
 
 
@@ -631,7 +631,7 @@ def branch_noted(repository: Repository, name: str) -> str:
 
 
 def remote_key(repository: Repository, name: str) -> str:
-    """What names a remote in notes: another repository may get the name."""
+    """The key of a remote in notes: another repository may get its name."""
     return f"{name} {without_secrets(repository.remote_url(name) or '')}"
 
 

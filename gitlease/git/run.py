@@ -299,7 +299,7 @@ def started_at(pid: int) -> str:
 
 
 def still_runs(pid: int, started: str) -> bool:
-    """Whether the process that started then still runs."""
+    """Return whether the process that started then still runs."""
     return bool(started) and pid > 0 and started_at(pid) == started
 
 
@@ -352,7 +352,7 @@ def members_of(group: int) -> frozenset[int]:
 
 
 def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
-    """Whether any process of a group but these still runs."""
+    """Return whether any process of a group but these still runs."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -431,7 +431,7 @@ def _ps(words: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CommitWords:
-    """What the words of ``git commit`` say that git keeps from its hooks."""
+    """The options of ``git commit`` that git keeps from its hooks."""
 
     amend: bool = False
     cleanup: str = ""
@@ -447,7 +447,7 @@ def commit_words(pid: int | None = None) -> CommitWords | None:
 
 
 def is_mirror_push() -> bool:
-    """Whether the nearest git above this process was told to push a mirror. Never raises.
+    """Return whether the nearest git above this process was told to push a mirror. Never raises.
 
     What such a push deletes is not among the lines that its hook gets.
     """
@@ -456,7 +456,7 @@ def is_mirror_push() -> bool:
 
 
 def is_forced_push() -> bool:
-    """Whether the nearest git above this process was told to push by force. Never raises."""
+    """Return whether the nearest git above this process was told to push by force. Never raises."""
     for word in _git_above(b"push")[1]:
         short = word[:1] == b"-" != word[1:2]
         if word[:1] == b"+" or word.startswith(b"--force") or (short and b"f" in word):

@@ -20,7 +20,7 @@ NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
 class Shape(Enum):
-    """What a node is."""
+    """The kind of a node."""
 
     TEXT = "a single value"
     LIST = "a list"
@@ -72,7 +72,7 @@ class Node(NamedTuple):
 
     @property
     def says_something(self) -> bool:
-        """Whether it is neither null nor blank."""
+        """Return whether it is neither null nor blank."""
         return not self.null and bool(self.text.strip())
 
     def need(self, shape: Shape, what: str) -> Node:
@@ -87,7 +87,7 @@ class Node(NamedTuple):
 
 
 class BadYaml(Exception):
-    """What cannot be read as it should be, from character ``place`` in ``line`` on."""
+    """A part that cannot be read, from character ``place`` in ``line`` on."""
 
     def __init__(self, message: str, line: int, place: int = 0, *hints: str) -> None:
         super().__init__(message)

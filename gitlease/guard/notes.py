@@ -1,4 +1,4 @@
-"""What a clone keeps for hooks, found without git: idle markers, messages, and times of checks.
+"""Notes of a clone for its hooks, read without git: idle markers, messages, times of checks.
 
 A hook of a coding agent has milliseconds. It looks at these files, and leaves the rest to a
 gitlease that outlives it.
@@ -67,7 +67,7 @@ def common_dir_of(git_dir: str) -> str:
 
 
 def has_traces(common_dir: str) -> bool:
-    """Whether any command of gitlease has left private state in a clone, if only its folder."""
+    """True if any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
         names = {*os.listdir(os.path.join(common_dir, "gitlease"))}
         if names <= {NOTES, LOCK}:
@@ -77,12 +77,12 @@ def has_traces(common_dir: str) -> bool:
 
 
 def ask_is_due(common_dir: str, *, every: int, now: float) -> bool:
-    """Whether the remote was not asked for a ledger for so long; notes that it is asked now."""
+    """True if the remote was not asked for a ledger for so long; notes that it is asked now."""
     return notes_of(common_dir).is_due(ASKED, "", ASKING, every=every, now=now)
 
 
 def is_asking(common_dir: str) -> bool:
-    """Whether the answer of the remote is still to come."""
+    """Return whether the answer of the remote is still to come."""
     return bool(notes_of(common_dir).get(ASKED, "") == ASKING)
 
 
@@ -128,7 +128,7 @@ MOST_PLACES = 50  # where tasks are: of more of them gitlease itself thinks
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a marker is made from: whom the environment names, and the files of settings.
+    """The sources of a marker: whom the environment names, and the files of settings.
 
     ``who`` is None where that cannot be saved. ``files`` may not be there, or be
     relative to the root; ``read_at`` is when they were read, in nanoseconds since the epoch.
@@ -213,7 +213,7 @@ MOST_CARRIED = 200  # leases of one session; the newest are kept
 
 
 class NotedInbox:
-    """What is to be said to one run, in the notes of the clone's private ``folder``."""
+    """Messages to one run, in the notes of the clone's private ``folder``."""
 
     def __init__(self, folder: str, holder: str, session: str | None) -> None:
         self._private, self._run = folder, f"{holder}\0{session or ''}"
@@ -295,12 +295,12 @@ def used_clone(start: str) -> str | None:
 
 
 def is_anything_left(private: str) -> bool:
-    """Whether something may be left to be said by work in the background."""
+    """Return whether something may be left to be said by work in the background."""
     return bool(Notes(private).of(WORDS))
 
 
 def is_due(private: str, name: str, *, every: int, now: float | None = None) -> bool:
-    """Whether what is called ``name`` was not started for ``every`` seconds; marks it as started.
+    """True if what is called ``name`` was not started for ``every`` seconds; marks it as started.
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.
     """
@@ -309,7 +309,7 @@ def is_due(private: str, name: str, *, every: int, now: float | None = None) -> 
 
 
 def check_is_due(private: str, name: str, *, now: float) -> bool:
-    """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
+    """True if what is called ``name`` has to look again: its time has come, or a head has moved."""
     return now >= Notes(private).of(CHECKS).get(name, (now, None))[0]
 
 

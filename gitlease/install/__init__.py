@@ -1,4 +1,4 @@
-"""What is installed beside what others own, and taken out to the byte."""
+"""Installing beside files that others own, and taking it out to the byte."""
 
 from gitlease import exports
 

@@ -37,7 +37,7 @@ _OURS = re.compile(
 
 
 def is_ours(handler: object) -> bool:
-    """Whether a handler calls gitlease, as this or an older version wrote it."""
+    """Return whether a handler calls gitlease, as this or an older version wrote it."""
     command = handler.get("command") if isinstance(handler, dict) else None
     if not isinstance(command, str) or len(command) > 1_000:
         return False
@@ -291,7 +291,7 @@ def _read_hooks(place: AgentFile) -> tuple[bytes | None, Json]:
 
 
 def is_installed(agent: str, root: str) -> bool:
-    """Whether the hooks of a host are in its file of this work tree. False if in doubt."""
+    """Return whether the hooks of a host are in its file of this work tree. False if in doubt."""
     name = os.path.join(root, AGENTS[agent].folder, AGENTS[agent].hooks_file)
     return any(entries(load_json(name, MAX_BYTES)))
 

@@ -402,7 +402,7 @@ def _program(place: HookPlace, *, noted: bool) -> str | None:
 
 
 def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
-    """Whether a manager calls our hook when it is asked to run that alone."""
+    """Return whether a manager calls our hook when it is asked to run that alone."""
     if place.way is Way.LEFTHOOK:  # its hook hands on what git is given
         passes_on = re.search(places.LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
         if place.git < places.HOOK_RUN or not passes_on:

@@ -1,4 +1,4 @@
-"""Where git's hooks of a clone belong, what calls them there (git, a person, or a manager), and the
+"""The places of a clone's git hooks, what calls them there (git, a person, or a manager), and the
 shell scripts themselves.
 
 A section of a script is between two lines that name it, so that it can be removed to the byte. It
@@ -109,7 +109,7 @@ def find_section(data: bytes, name: str) -> PlacedSection | None:
 
 
 def is_current(placed: PlacedSection, name: str) -> bool:
-    """Whether a section is what this version of gitlease writes."""
+    """Return whether a section is what this version of gitlease writes."""
     return placed.text == section(name, placed.form)
 
 
@@ -218,7 +218,7 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HookPlace:
-    """Where this clone's hooks go. ``folder`` is where git looks for hook files.
+    """The place of this clone's hooks. ``folder`` is where git looks for hook files.
 
     ``file`` is the settings file of a hook manager, relative to the root of the work tree.
     """
@@ -291,7 +291,7 @@ def marked_files(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def is_own(repository: Repository, folder: str) -> bool:
-    """Whether a folder is this clone's own: in a work tree of it, or in its git directory."""
+    """True if a folder is this clone's own: in a work tree of it, or in its git directory."""
     common = repository.common_dir
     roots = [common, *([repository.toplevel] if repository.toplevel else [])]
     if os.path.basename(common) == ".git":
@@ -301,7 +301,7 @@ def is_own(repository: Repository, folder: str) -> bool:
 
 
 def hooks_folder(where: str, *options: str) -> str:
-    """Where git looks for the hooks of the repository around a folder, or of ``--git-dir``."""
+    """The folder of the hooks of the repository around a folder, or of ``--git-dir``."""
     words = (*options, "rev-parse", "--path-format=absolute", "--git-path", "hooks")
     asked = run_git(words, cwd=where, timeout=TIMEOUT, repository=not options)
     folder = os.fsdecode(asked.out).removesuffix("\n")
@@ -318,7 +318,7 @@ def git_version(folder: str) -> tuple[int, int]:
 
 
 def is_below(path: str, root: str) -> bool:
-    """Whether a path is a folder or lies in it, by its text."""
+    """Return whether a path is a folder or lies in it, by its text."""
     return path == root or path.startswith(os.path.join(root, ""))
 
 

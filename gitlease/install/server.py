@@ -64,7 +64,7 @@ def shim(form: HookForm, program: str) -> bytes:
 
 
 def aside_of(hook: str) -> str:
-    """Where the hook from before is set aside, under its own name: many hooks depend on that."""
+    """The place for the hook from before, under its own name: many hooks depend on that."""
     return os.path.join(os.path.dirname(hook), ASIDE_FOLDER, NAME)
 
 
@@ -140,7 +140,7 @@ _CALLS_FOLDER = re.compile(
 
 
 class HookHost(Enum):
-    """Who else keeps hooks in this repository."""
+    """The other owners of hooks in this repository."""
 
     PLAIN = "git"
     FOLDER = "a folder of hooks"
@@ -149,7 +149,7 @@ class HookHost(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerPlace:
-    """Where the hook of a bare repository belongs."""
+    """The place of the hook of a bare repository."""
 
     host: HookHost
     hook: str
@@ -158,7 +158,7 @@ class ServerPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServerDone:
-    """What was done, and notes for a person."""
+    """The changes, and notes for a person."""
 
     place: ServerPlace
     changes: tuple[str, ...]

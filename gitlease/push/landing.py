@@ -206,7 +206,7 @@ class Lander:
         )
 
     def _landed_before(self, view: LedgerView) -> Landed | None:
-        """What landed before; None if it is to land now. Raises the refusal if it is not held."""
+        """The earlier landing; None if it is to land now. Raises the refusal if it is not held."""
         session, resource, refusal = self._session, self._resource, None
         own = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
         try:
@@ -362,7 +362,7 @@ class Lander:
             ) from None
 
     def _is_edge(self, commit: str, data: CommitData) -> bool:
-        """Whether a commit only has an edge of this task, which need not land by itself."""
+        """Return whether a commit only has an edge of this task, which need not land by itself."""
         words = data.text.partition("\n")[0].split()
         if len(data.parents) != 1 or words[1:2] != [self._resource.text] or words[0] not in EDGES:
             return False
@@ -374,7 +374,7 @@ class Lander:
         return self._is_edge_alone(task, parent, self._blob(f"{commit}:{task.file}"))
 
     def _is_edge_alone(self, task: Task, before: str, after: bytes) -> bool:
-        """Whether a task's file is as it was before, but for an edge of the caller."""
+        """Return whether a task's file is as it was before, but for an edge of the caller."""
         word = self._session.edges.rules.word(Progress.DONE)
         with suppress(GitleaseError):
             old = self._blob(f"{before}:{task.file}")
@@ -531,7 +531,7 @@ class Lander:
         return landed
 
     def _ends(self) -> Sequence[Operation]:
-        """What the push does to the ledger: the lease is completed, the place in line given up."""
+        """The push's operations on the ledger: complete the lease, give up the place in line."""
         end = Complete(
             id=fresh_id(),
             actor=self._session.actor,

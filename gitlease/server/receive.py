@@ -102,7 +102,7 @@ def read_moves(data: bytes) -> list[RefMove]:
 
 
 def is_ledger(ref: str, prefix: str) -> bool:
-    """Whether a ref is among the ledgers, in any GIT_NAMESPACE and letter case."""
+    """Return whether a ref is among the ledgers, in any GIT_NAMESPACE and letter case."""
     bare = _NAMESPACE.sub("", ref).lower()
     return bare == prefix.lower() or bare.startswith(prefix.lower() + "/")
 
@@ -549,7 +549,7 @@ class _Push:
         return self._refusals(self._judge_work, "")
 
     def is_current(self) -> bool:
-        """Whether no ledger moved since the work was judged by it."""
+        """Return whether no ledger moved since the work was judged by it."""
         if not self._rests_on:
             return True
         now = read_refs(self._repository, self._told, list(self._prefixes))

@@ -266,7 +266,7 @@ class WorkGuard:
         return [_Group(ids, landing[n].paths, grants) for (n, grants), ids in groups.items()]
 
     def _is_since(self, named: Named, commit: CommitFacts) -> bool:
-        """Whether a commit is not from before the live lease whose token it names."""
+        """Return whether a commit is not from before the live lease whose token it names."""
         try:
             resource = parse_resource(named.resource)
             leases = [

@@ -44,7 +44,7 @@ class Identity:
 
     @property
     def is_agent(self) -> bool:
-        """Whether a coding agent, or the command of a run, speaks and reads the answer."""
+        """Return whether a coding agent, or the command of a run, speaks and reads the answer."""
         session = self.actor.session or ""
         below = self.below_agent or bool(self.run_tokens)
         return below or session.startswith(tuple(f"{name}:" for name in AGENTS))
@@ -233,7 +233,7 @@ class Agent:
 
     @property
     def is_toml(self) -> bool:
-        """Whether its servers are in a file of TOML, not JSON."""
+        """Return whether its servers are in a file of TOML, not JSON."""
         return self.servers_file.endswith(".toml")
 
     def command(self, hook: AgentHook, *, keep: bool) -> str:

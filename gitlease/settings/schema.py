@@ -33,7 +33,7 @@ class Found:
 
 
 class Form(Enum):
-    """What a setting looks like in the file."""
+    """The form of a setting in the file."""
 
     WORD = "a single value"
     LIST = "a list"
@@ -67,7 +67,7 @@ class Key:
         return without_password(value) if self.read is read_remote else value
 
     def problem(self, value: Any) -> str | None:
-        """What is wrong with a value in the file as a whole."""
+        """The fault of a value in the file as a whole."""
         if self.members == FIELDS:
             return _clash_of_fields(value)
         if self.read is read_ref_prefix:
@@ -181,7 +181,7 @@ _SHARED = frozenset({"refs/heads", "refs/tags", "refs/remotes", "refs/notes"})
 
 
 def read_ref_prefix(text: str, what: str) -> str:
-    """What stands before ``/<layer>`` in the ref of a ledger."""
+    """The part before ``/<layer>`` in the ref of a ledger."""
     if not re.fullmatch(_REF_PREFIX, text) or len(text) > 200 or not text.isprintable():
         raise UsageError(
             f"{what} {shown(text)} is not a ref prefix",
@@ -216,7 +216,7 @@ def read_pattern(text: str, what: str) -> str:
 
 
 def usual_handles(files: Iterable[str]) -> bool:
-    """What holds where ``tasks.handles`` is not set: whether a pattern lies in Backlog.md's folder.
+    """The default of ``tasks.handles``: whether a pattern lies in Backlog.md's folder.
 
     That is the one it has unless it is told another.
     """

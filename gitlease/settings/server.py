@@ -1,4 +1,4 @@
-"""What holds on a server: the mode of its hook, who pushes, and what the project says of its tasks.
+"""Settings on a server: the mode of its hook, who pushes, and the project's own of its tasks.
 
 All of it stands where no client can write: in the configuration files of git on the server. What
 comes with the environment of a push is never a setting.
@@ -59,7 +59,7 @@ class ServerSettings:
     gateways: tuple[str, ...] = ()
 
     def pusher(self, environ: Mapping[str, str]) -> Pusher:
-        """Who pushes, by the variable; nobody that is known without one.
+        """The pusher, by the variable; nobody that is known without one.
 
         Raises Invalid where the host does not say it, and where that user is nobody's holder.
         """

@@ -99,7 +99,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What holds for this command. Durations are whole seconds; ``table`` tells the sources."""
+    """The settings of this command. Durations are whole seconds; ``table`` tells the sources."""
 
     ttl: int
     ttl_is_default: bool
@@ -127,7 +127,7 @@ class Settings:
 
     @property
     def handles(self) -> bool:
-        """Whether people who are not in ``people`` are ``@localpart`` in task files.
+        """Return whether people who are not in ``people`` are ``@localpart`` in task files.
 
         Where nobody decided: when the tasks are Backlog.md's, by the folder of their patterns.
         """
@@ -136,7 +136,7 @@ class Settings:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a file of a newer schema has that is not known here."""
+        """The keys of a file of a newer schema that are not known here."""
         newer = self.found.get(schema.NEWER)
         return () if newer is None else tuple(newer.value)
 
@@ -262,7 +262,7 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the ledger lies: a remote (its ``name``, when it has one) or, without ``url``, here.
+    """The place of the ledger: a remote (its ``name``, when it has one) or, without ``url``, here.
 
     It is read and written at ``url``. ``ways`` has how git itself would reach the remote.
     """
@@ -274,7 +274,7 @@ class Location:
 
     @property
     def fetched_elsewhere(self) -> bool:
-        """Whether others read another URL than the one that is written to."""
+        """Return whether others read another URL than the one that is written to."""
         ways = self.ways
         return ways is not None and len(ways.writes) == 1 and ways.writes[0] != ways.reads
 
@@ -316,7 +316,7 @@ def remotes_of_work(location: Location, repository: Repository) -> tuple[str, ..
 
 
 def looks_like_url(word: str) -> bool:
-    """Whether a word that names no remote is meant as a URL or a path."""
+    """Return whether a word that names no remote is meant as a URL or a path."""
     return "/" in word or ":" in word or word.startswith(".")
 
 

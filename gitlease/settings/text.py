@@ -43,7 +43,7 @@ LINK = "120000"
 
 
 def parse_settings(data: bytes) -> dict[str, Found]:
-    """What the bytes of a settings file set, by dotted key."""
+    """Read the values of a settings file, by dotted key."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -304,7 +304,7 @@ class SuggestedSettings:
 
     @property
     def fits(self) -> bool:
-        """Whether it differs from the default settings."""
+        """Return whether it differs from the default settings."""
         return bool(self.proposed or self.folder)
 
 

@@ -61,18 +61,18 @@ def scalar(text: str, quote: str = "") -> str:
 
 
 def line_start(text: str, place: int) -> int:
-    """Where the line of a place begins."""
+    """The beginning of the line of a place."""
     return max(text.rfind("\n", 0, place), text.rfind("\r", 0, place)) + 1
 
 
 def line_end(text: str, place: int) -> int:
-    """Where the line of a place ends: the place of its line break, or the end of the text."""
+    """The end of the line of a place: its line break, or the end of the text."""
     found = re.compile(r"[\r\n]|\Z").search(text, place)
     return found.start() if found else len(text)
 
 
 def next_line(text: str, place: int) -> int:
-    """Where the line below begins; the end of the text where there is none."""
+    """The beginning of the line below; the end of the text where there is none."""
     end = line_end(text, place)
     return end + (2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0)
 
@@ -156,7 +156,7 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
 
 
 def leaves(name: str, edit: EdgeEdit) -> bool:
-    """Whether an edit takes out this name."""
+    """Return whether an edit takes out this name."""
     if edit.add is not None and same_name(name, edit.add):
         return False
     return any(gone.strip() and same_name(name, gone) for gone in edit.remove)

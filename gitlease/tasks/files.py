@@ -95,7 +95,7 @@ class GitTaskFiles:
         return any(True for _ in walk(WorkTree(root, self._wanted)))
 
     def may_exist(self) -> bool:
-        """Whether the work tree, or what a sparse one leaves out, may have task files."""
+        """Return whether the work tree, or what a sparse one leaves out, may have task files."""
         return self._is_sparse() or self.exist()
 
     def read(self, ref: str | None = None) -> TaskList:

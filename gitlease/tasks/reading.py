@@ -94,7 +94,7 @@ def bad(file: str, line: int, message: str, *hints: str) -> Invalid:
 
 
 def is_yaml(file: str) -> bool:
-    """Whether the whole file is YAML; any other is Markdown."""
+    """Return whether the whole file is YAML; any other is Markdown."""
     return file.lower().endswith((".yaml", ".yml"))
 
 
@@ -130,7 +130,7 @@ def find_front(data: bytes, file: str) -> Front | None:
 
 
 def looks_like_fields(data: bytes) -> bool:
-    """Whether a line is like ``key: value``: prose between two rules of Markdown is not."""
+    """Return whether a line is like ``key: value``: prose between two rules of Markdown is not."""
     return _FIELD_LINE.search(data) is not None
 
 
@@ -385,7 +385,7 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
 
 
 def value_of(data: bytes, *, file: str, tasks: Tasks, wanted: Wanted) -> Value:
-    """What the bytes of a file in the place of a task file say. Never raises."""
+    """Read the bytes of a file in the place of a task file. Never raises."""
     try:
         if not is_utf8(file):
             raise Invalid(f"{file}: the name of this file is not UTF-8")
@@ -400,7 +400,7 @@ def value_of(data: bytes, *, file: str, tasks: Tasks, wanted: Wanted) -> Value:
 
 
 def is_utf8(file: str) -> bool:
-    """Whether the name of a file is text."""
+    """Return whether the name of a file is text."""
     try:
         file.encode()
     except UnicodeEncodeError:
@@ -544,7 +544,7 @@ def _path(document: Document, item: Node) -> str:
 
 
 def _is_exempt(document: Document, word: str) -> bool:
-    """Whether a label is this word, or a field that is called so says anything but no."""
+    """Return whether a label is this word, or a field that is called so says anything but no."""
     for name, marked in document.fields.items():
         called = fold(name) == word
         if not called and name not in LABELS:
@@ -601,7 +601,7 @@ class TaskCache:
         return key in self._rows
 
     def get(self, found: FoundFile) -> Value | Unknown:
-        """What is known of a find, if it did not change."""
+        """The remembered reading of a file, if it did not change."""
         key = found.key
         row = self._rows.get(key)
         if row is None or tuple(row[0]) != found.stamp:

@@ -48,7 +48,7 @@ Stamp = tuple[int, ...]
 
 
 class FileKind(Enum):
-    """What was found in the place of a task file."""
+    """A file in the place of a task file."""
 
     FILE = "file"
     LINK = "link"
@@ -69,7 +69,7 @@ class FoundFile(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What was read: at most one byte more than a task file may have.
+    """The bytes that were read: at most one more than a task file may have.
 
     ``stamp`` is that of the bytes; ``settled`` tells whether a later change must show in it.
     """
@@ -96,7 +96,7 @@ class PatternRule(NamedTuple):
         return self.tail in fold(path) + "/" and covers(self.pattern, path)
 
     def enters(self, folder: str, depth: int) -> bool:
-        """Whether anything below a folder, so many segments from the root, may be covered."""
+        """True if anything below a folder, so many segments from the root, may be covered."""
         head = self.pattern.head
         if depth <= len(head) and head[depth - 1] != fold(folder.rpartition("/")[2]):
             return False
@@ -121,7 +121,7 @@ class Wanted:
         return ["/".join(head) for head in heads]
 
     def pathspecs(self) -> list[str]:
-        """What git is asked for (with ``PATHS``) to name all task files; none if any file may be.
+        """The paths to ask git for (with ``PATHS``) for all task files; none if any file may be.
 
         It ignores the case of ASCII letters alone.
         """
@@ -130,7 +130,7 @@ class Wanted:
         return [f":(top,literal,icase){head}" for head in heads] if plain else []
 
     def covers(self, path: str) -> bool:
-        """Whether a file is called a task file, and is none of our own half-written ones."""
+        """Return whether a file is called a task file, and is none of our own half-written ones."""
         own = path.rpartition("/")[2].startswith(OWN)
         return not own and any(rule.covers(path) for rule in self.rules)
 
@@ -174,7 +174,7 @@ def why_no_task(tasks: Tasks, others: Sequence[str] = ()) -> str:
 
 
 class Listed(NamedTuple):
-    """What a folder has, which a cache knows by its key; in a work tree as the system listed it."""
+    """The entries of a folder, cached by its key; in a work tree as the system listed them."""
 
     name: str
     key: str
@@ -245,7 +245,7 @@ class WorkTree:
         self.root, self.wanted = root, wanted
 
     def entries(self, folder: str) -> Iterable[Listed]:
-        """What lies in a folder, ``""`` is the root. Raises Unreadable."""
+        """List a folder, ``""`` is the root. Raises Unreadable."""
         try:
             with os.scandir(os.path.join(self.root, folder)) as opened:
                 entries = list(opened)
@@ -274,7 +274,7 @@ class WorkTree:
         return self._load(os.path.join(self.root, found.path))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
-        """Where a link leads to in this place, and the beginning of what is there."""
+        """The target of a link in this place, and the beginning of what is there."""
         root, target = os.path.realpath(self.root), os.path.realpath(f"{self.root}/{path}")
         inside = target[len(root) :].lstrip("/") if target.startswith(root + "/") else ""
         if not inside or ".git" in inside.lower().split("/"):
@@ -416,7 +416,7 @@ def problem(path: str, what: str) -> FoundFile:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """What changes whenever the content of a file does."""
+    """A stamp that changes whenever the content of a file does."""
     return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns)
 
 

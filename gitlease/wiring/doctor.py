@@ -541,7 +541,7 @@ def closed(path: str) -> tuple[Any, ...]:
 
 
 def is_sound(folder: str, name: str) -> bool:
-    """Whether what is known of a ledger, notes, or a store of git can be read."""
+    """Return whether what is known of a ledger, notes, or a store of git can be read."""
     path, file = os.path.join(folder, name), os.path.basename(name)
     if file == KNOWN_FILE:
         return StateFolder(os.path.dirname(path)).load() is not None
@@ -556,7 +556,7 @@ def is_sound(folder: str, name: str) -> bool:
 
 
 def is_leftover(folder: str, name: str) -> bool:
-    """Whether nobody writes a temporary file, or holds a lock of git, any more."""
+    """Return whether nobody writes a temporary file, or holds a lock of git, any more."""
     with contextlib.suppress(OSError):
         old = time.time() - os.lstat(os.path.join(folder, name)).st_mtime > LEFT_OVER
         return old and re.search(r"\.tmp$|\.damaged$|^[^/]*\.git/.*\.lock$", name) is not None

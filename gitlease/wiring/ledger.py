@@ -1,4 +1,4 @@
-"""Where the ledger of a clone is, and its local state: the parts that every opened place needs.
+"""The ledger of a clone and its local state: the parts that every opened place needs.
 
 What a hook runs with every commit is imported at once, the store only when it is opened.
 """
@@ -73,7 +73,7 @@ class LedgerPlace:
 
     @property
     def local(self) -> bool:
-        """Whether the ledger never leaves this clone: that of ``--local``."""
+        """Return whether the ledger never leaves this clone: that of ``--local``."""
         return self.layer == LOCAL_LAYER
 
     @property
@@ -179,7 +179,7 @@ class LedgerPlace:
         )
 
     def _may_have_other_holders(self) -> bool:
-        """Whether ``user.email`` may differ in the next command.
+        """Return whether ``user.email`` may differ in the next command.
 
         It may in another work tree, on another branch, or if it was given for this command only.
         """
@@ -235,7 +235,7 @@ class LedgerPlace:
         )
 
     def _facts(self) -> stores.RemoteFacts:
-        """What the settings say about the remote; git is asked only where something is granted."""
+        """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
 
         def recorded() -> str | None:

@@ -215,7 +215,7 @@ def file_called(repository: Repository, name: str) -> NamedFile | None:
 
 
 def _is_known(workspace: wiring.Workspace, resource: Resource) -> bool:
-    """Whether a name is a task, or is leased: live, or lapsed and the caller's own."""
+    """Return whether a name is a task, or is leased: live, or lapsed and the caller's own."""
     ledger = workspace.ledger
     try:
         (planned,) = ledger.edges.plan_end([resource], keep_status=True)

@@ -76,7 +76,7 @@ def in_the_way(ledger: Ledger, op: Claim, rivals: Sequence[Lease], moment: Momen
 
 
 def only_edge(lease: Lease, how: Relation) -> bool:
-    """Whether nothing is left of a lease but the edge that came with it."""
+    """Return whether nothing is left of a lease but the edge that came with it."""
     return lease.edge and how in (*ASSIGNED, Relation.MINE_LAPSED)
 
 
@@ -123,21 +123,21 @@ def relations(ledger: Ledger, resource: Resource, actor: Actor, moment: Moment) 
 
 
 def shares(lease: Lease, scope: str) -> bool:
-    """Whether a record and a claim of a scope of the same resource are about common work."""
+    """Return whether a record and a claim of a scope of the same resource are about common work."""
     if lease.state is State.COMPLETED and lease.scope != WHOLE:
         return fold(lease.scope) == fold(scope)
     return scopes_overlap(lease.scope, scope)
 
 
 def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
-    """Whether a session that acts on an unbound lease binds it to itself."""
+    """Return whether a session that acts on an unbound lease binds it to itself."""
     if actor.session is None or not actor.session_explicit or lease.session is not None:
         return False
     return fits_session(ledger, lease, actor, moment)
 
 
 def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
-    """Whether an unbound lease shares no work with a live lease of another session of its holder's.
+    """True if an unbound lease shares no work with a live lease of another session of its holder's.
 
     While it is unbound the two are one person's, and bound they would be in conflict.
     """
@@ -151,7 +151,7 @@ def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> 
 
 
 def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> Relations:
-    """Who else the whole task is assigned to, by a lapsed lease on another scope of it.
+    """The others who have the whole task, by a lapsed lease on another scope of it.
 
     Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
     another scope does not block, and fellow assignees do not block each other.
@@ -170,7 +170,7 @@ def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> Relations:
 
 
 def named_in_file(task: Relations, assigned: tuple[Assignee, ...]) -> tuple[Assignee, ...]:
-    """Whose the task is by its file alone: those with no live lease on another scope of it."""
+    """The task's assignees by its file alone: those with no live lease on another scope of it."""
     live = [x.holder for x, how in task if how is Relation.THEIRS]
     return tuple(a for a in assigned if not any(a.is_holder(holder) for holder in live))
 
@@ -395,7 +395,7 @@ def _relied_on(lease: Lease | None) -> tuple[object, ...]:
 
 
 def _has_abandoned(assignee: Assignee, task: Relations) -> bool:
-    """Whether an assignee has records of this task, all of them abandoned."""
+    """Return whether an assignee has records of this task, all of them abandoned."""
     own = {how for x, how in task if assignee.is_holder(x.holder)}
     return own == {Relation.THEIRS_ABANDONED}
 
@@ -657,7 +657,7 @@ def outcome(
     before: Sequence[Lease] | None = None,
     reason: str | None = None,
 ) -> Outcome:
-    """What an operation made of some leases, with an event for each as it is, or was ``before``."""
+    """The outcome for some leases, with an event for each as it is, or was ``before``."""
     now, by = moment.now.wall_ms, op.actor.holder
     told = leases if before is None else before
     return Outcome(

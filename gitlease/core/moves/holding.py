@@ -254,7 +254,7 @@ def held_for(
 def of_session(
     ledger: Ledger, actor: Actor, moment: Moment
 ) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
-    """What a session renews: its live leases, and the refusals of those that ran out.
+    """Return a session's live leases, and the refusals of those that ran out.
 
     Leases left behind by the end of a session are not reported as lost.
     """
@@ -483,7 +483,7 @@ _LIVE = {
 
 
 def may_retire(how: Relation, *, assigned: bool) -> bool:
-    """Whether a record may be retired; ``assigned``: also what an edge keeps for its holder."""
+    """True if a record may be retired; ``assigned``: also what an edge keeps for its holder."""
     lapsed = how in (Relation.MINE_LAPSED, Relation.THEIRS_LAPSED)
     return lapsed or (assigned and how in (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED))
 
@@ -685,7 +685,7 @@ def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Ou
 
 
 def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
-    """Who may begin an epoch, and how."""
+    """The hint to who may begin an epoch, and how."""
     step = hint("one of them can do it: `{}`", "init", **{f"{way}_rollback": True})
     return ("they are " + ", ".join(policy.admins), step)
 

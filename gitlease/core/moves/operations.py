@@ -73,7 +73,7 @@ class Claim(Operation):
 
     @property
     def replaces_edges(self) -> bool:
-        """Whether it may take a task that is assigned to another."""
+        """Return whether it may take a task that is assigned to another."""
         return self.takeover or self.abandoned
 
 
@@ -226,7 +226,7 @@ class Revoke(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retirement:
-    """What is to be cleaned up of one resource, and the ``reason`` that its holders are told.
+    """Records of one resource to clean up, and the ``reason`` that their holders are told.
 
     ``grants`` are leases that lapsed. ``assigned``: also where an edge keeps one for its holder.
     ``unassigned`` are those whose names leave the task file with it, and ``note`` is for whoever
@@ -362,7 +362,7 @@ def mark_claims_after_lapse(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was done: ``leases`` as they are now (or as they ended), and those displaced.
+    """The result: ``leases`` as they are now (or as they ended), and those displaced.
 
     ``unassigned`` are the names whose edges were taken over, ``assigned`` those that keep theirs
     beside the caller's lease. ``refused`` has the errors of an operation over several leases,

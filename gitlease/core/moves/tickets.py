@@ -88,7 +88,7 @@ def place(
     ticket: str | None,
     now_ms: int,
 ) -> Place:
-    """Where a ticket stands; of several resources, each with its paths, the worst place counts."""
+    """The place of a ticket in line; of several resources, each with its paths, the worst."""
     ahead, behind, kept = 0, 0, True
     for resource, paths in wanted.items():
         waiting = line_for(ledger, resource, paths, now_ms)

@@ -87,7 +87,7 @@ class Applied:
 
     @property
     def only_renews(self) -> bool:
-        """Whether history may forget this step when the next renewal comes."""
+        """Return whether history may forget this step when the next renewal comes."""
         return all(outcome.is_renewal for outcome in self.outcomes)
 
 
@@ -203,12 +203,12 @@ class StepRecord:
 
     @property
     def writer(self) -> str:
-        """Who the commit is by."""
+        """The writer of the commit."""
         return self.gateway or self.operations[0].actor.holder
 
     @property
     def is_of_one(self) -> bool:
-        """Whether all operations are of one holder."""
+        """Return whether all operations are of one holder."""
         first = self.operations[0].actor.holder
         return all(same_person(x.actor.holder, first) for x in self.operations)
 
@@ -297,7 +297,7 @@ NEWER = "a newer gitlease than the server's may have written it: then upgrade th
 
 
 class Illegal(GitleaseError):
-    """What was pushed is not a legal move: ``rule`` is a stable word for why."""
+    """The pushed step is no legal move: ``rule`` is a stable word for why."""
 
     code: ClassVar[str] = "denied"
 
@@ -308,7 +308,7 @@ class Illegal(GitleaseError):
 
 @dataclass(frozen=True, slots=True)
 class Pusher:
-    """Who pushes: the holders that they are, and how to call them. None: that is not known.
+    """The pusher: the holders that they are, and how to call them. None: not known.
 
     A ``gateway`` is trusted to have asked who they are, and brings what others ask of it.
     """
@@ -318,12 +318,12 @@ class Pusher:
     gateway: bool = False
 
     def may_be(self, holder: str) -> bool:
-        """Whether this holder pushes; where nobody is known, whoever is named."""
+        """Return whether this holder pushes; where nobody is known, whoever is named."""
         return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
 
 
 def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
-    """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
+    """Return the result of a legal step; raises Illegal, with the rule, where it is none.
 
     ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
     """
