@@ -328,11 +328,11 @@ class Decisions:
         self._session = session
         self._mark: str | None = None
         self._events: dict[str, list[Event]] = {}
+        self._older = False
 
     def deepen(self) -> None:
-        """Fetch what the first contact left out of the audit trail."""
-        if self._session.store.deepen(self._session.layer):
-            self._mark = None
+        """Count what the first contact left out of the audit trail."""
+        self._mark, self._older = None, True
 
     def outranked(self, task: Task, ref: str | None = None) -> tuple[str, ...]:
         """The names in a task's file whose assignment is older than the end of their work on it."""
@@ -364,8 +364,8 @@ class Decisions:
         mark = "" if head is None else head.version
         if mark != self._mark:
             self._mark, self._events = mark, {}
-            history = session.store.history(session.layer, LOOKED_BACK) if mark else ()
-            for event in history:
+            history, older = session.store.history, self._older
+            for event in history(session.layer, LOOKED_BACK, older=older) if mark else ():
                 if event.resource and event.kind in (_GRANTS | _ENDINGS):
                     self._events.setdefault(fold(event.resource), []).append(event)
         return self._events.get(key, ())

@@ -71,12 +71,12 @@ class Asking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One known state of a ledger ref; ``ledger`` is None if the ref does not exist.
+    """One known state of a ledger; ``ledger`` is None if there is none.
 
-    ``version`` is the store's opaque name of the state (a commit id; ``""`` for no ref), which a
-    swap expects. ``received`` is when it was read, ``seen`` gives this clone's first sighting of a
-    record, and ``warnings`` are meant for the user. ``along`` is None where processes share nothing
-    but the ledger.
+    ``version`` is the store's opaque name of the state (``""`` for none), which a swap expects.
+    ``received`` is when it was read, ``seen`` gives this clone's first sighting of a record, and
+    ``warnings`` are meant for the user. ``along`` is None where processes share nothing but the
+    ledger.
     """
 
     layer: str
@@ -196,7 +196,7 @@ class Pending:
 
 
 class LedgerStore(Protocol):
-    """One place where ledgers live, with a ref for each layer.
+    """One place where ledgers live, one for each layer.
 
     Every method that asks the remote raises Unavailable when it cannot be reached, Denied when it
     refuses, Invalid for what cannot be a ledger, and Rollback for an older or another one. Damage
@@ -211,7 +211,7 @@ class LedgerStore(Protocol):
         """The state now. One connection; none if it is ``there``, the version of a fresh peek."""
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        """The versions of the refs that exist now. One connection, no objects."""
+        """The versions of the ledgers that exist now. One connection, nothing to be read."""
 
     def turn(
         self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
@@ -276,10 +276,8 @@ class LedgerStore(Protocol):
         """Forget a change whose outcome became known otherwise."""
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[core.Event, ...]:
-        """The audit trail of the last known state, newest first; ``older``: see ``deepen``."""
-
-    def deepen(self, layer: str) -> bool:
-        """Fetch the history that the first contact left out; False without a connection if none."""
+        """The audit trail of the last known state, newest first; ``older``: and what the first
+        contact left out, if it is needed."""
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
         """Every state after ``before`` up to ``after``, oldest first; none if there are more than

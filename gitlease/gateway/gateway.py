@@ -76,7 +76,7 @@ class SharedStore:
         self.confirm, self.prepare = store.confirm, store.prepare
         self.settle, self.keep_pending = store.settle, store.keep_pending
         self.forget_pending, self.history = store.forget_pending, store.history
-        self.deepen, self.steps, self.shown = store.deepen, store.steps, store.shown
+        self.steps, self.shown = store.steps, store.shown
         self.accept, self.doubt, self.admit = store.accept, store.doubt, store.admit
         self.read_elsewhere = store.read_elsewhere
 

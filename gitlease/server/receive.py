@@ -37,12 +37,10 @@ from gitlease.git.objects import (
     COMMIT,
     FILE,
     FOLDER,
-    TREE,
     GitObjects,
     PipedObjects,
     TooLarge,
     TreeEntry,
-    object_id,
     read_tree,
 )
 from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
@@ -50,10 +48,10 @@ from gitlease.guard.rules import Severity
 from gitlease.settings.schema import FILE as SETTINGS_FILE
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.settings.sources import Settings
-from gitlease.store import history
-from gitlease.store.history import LedgerCommit
-from gitlease.store.records import HEADER_FILE
-from gitlease.store.tree import MAX_TREE, changed_files, read_ledger, write_tree
+from gitlease.store import tree
+from gitlease.store.private_store import NewObjects
+from gitlease.store.records import HEADER_FILE, BadStep, operations_line, read_step
+from gitlease.store.tree import MAX_TREE, LedgerCommit, changed_files, read_ledger, write_tree
 
 # --- what the hook is told --------------------------------------------------------------------
 
@@ -230,15 +228,15 @@ def repeat_step(
     applied = carry_out(record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
-    expected = history.commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
-    if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:
+    expected = tree.commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
+    if objects.read(version, COMMIT, tree.MAX_COMMIT) != expected:
         raise Illegal("commit", "its commit does not describe its changes", hints=(NEWER,))
     return record, applied
 
 
 def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     """A commit of a ledger. Raises Illegal if it is not one, or too large."""
-    found = history.read_commit(objects, version)
+    found = tree.read_commit(objects, version)
     if found is None:
         raise Illegal("commit", f"{version} is not a commit of a ledger")
     return found
@@ -246,7 +244,7 @@ def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
 
 def step_record(message: str) -> StepRecord:
     """The operations that a commit's message names. Raises Illegal if it does not."""
-    line = history.operations_line(message)
+    line = operations_line(message)
     if line is None:
         raise Illegal(
             "operations",
@@ -254,8 +252,8 @@ def step_record(message: str) -> StepRecord:
             hints=("an older gitlease wrote it: upgrade that one; or it is not a ledger",),
         )
     try:
-        return history.read_step(line)
-    except history.BadStep as error:
+        return read_step(line)
+    except BadStep as error:
         raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
 
 
@@ -264,7 +262,7 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
         files = changed_files(applied.ledger)
     except Invalid as error:
         raise Illegal("record", error.message) from None
-    dry_run = _DryRunObjects(objects, len(tree) // 2)
+    dry_run = NewObjects(objects, len(tree) // 2)
     expected = write_tree(dry_run, base, files, {})
     if expected == tree:
         return
@@ -303,24 +301,6 @@ def _difference(
             return _difference(objects, one.id, other and other.id, path)
         return path, other
     raise Illegal("tree", f"its folder /{folder} is malformed")
-
-
-class _DryRunObjects:
-    """The objects of a repository, and trees written to memory only."""
-
-    def __init__(self, objects: GitObjects, id_bytes: int) -> None:
-        self._objects, self._id_bytes = objects, id_bytes
-        self._written = dict[str, bytes]()
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        written = self._written.get(id)
-        return self._objects.read(id, kind, limit) if written is None else written
-
-    def write(self, kind: str, data: bytes) -> str:
-        id, _ = object_id(kind, data, self._id_bytes)
-        if kind == TREE:
-            self._written[id] = data
-        return id
 
 
 # --- all steps of a move ----------------------------------------------------------------------
@@ -362,7 +342,7 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
         steps.insert(0, parents[0])
     if not old:
         raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
-    if new in (commit.id for commit in islice(history.walk(objects, old), LOOKED_BACK)):
+    if new in (commit.id for commit in islice(tree.walk(objects, old), LOOKED_BACK)):
         raise Illegal("rewind", "a ledger never goes back to an earlier state")
     raise Illegal(
         "history",
@@ -372,9 +352,9 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
 
 def _check_replacement(objects: GitObjects, old: str, version: str) -> None:
     # A renewal may replace the renewal at the tip, if the policy says so.
-    if not history.is_renewal(objects, old):
+    if not commit_at(objects, old).is_renewal:
         raise Illegal("history", "it replaces a decision: only a renewal may be replaced")
-    if not history.is_renewal(objects, version):
+    if not commit_at(objects, version).is_renewal:
         raise Illegal("history", "it is a decision: only a renewal may replace a renewal")
     if read_ledger(objects, old).header.policy.history is not History.REPLACE:
         raise Illegal("history", "it replaces a renewal: by the ledger's policy they append")

@@ -27,8 +27,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
-from gitlease.store.history import decision, first_after
-from gitlease.store.transport import GitRefs, Remote
+from gitlease.store.storage import Storage, decision, first_after
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
@@ -53,8 +52,8 @@ class RemoteFacts:
     """What a clone's settings say about the remote of a ledger.
 
     ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
-    effective URLs for fetches and pushes, without secrets, and ``fetch`` is the remote at the
-    former if they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
+    effective URLs for fetches and pushes, without secrets, and ``fetch`` reaches the former if
+    they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
     ledger in layer ``global`` from the repository's settings. ``others`` gives further remotes that
     may have a ledger, by name; none where a flag names the remote.
     """
@@ -62,25 +61,21 @@ class RemoteFacts:
     problem: str = ""
     way_out: tuple[str, ...] = (NAME_REMOTE,)
     ends: tuple[str, str] = ("", "")
-    fetch: Remote | None = None
+    fetch: Storage | None = None
     fetched_at: str = ""
     recorded: Callable[[], str | None] = lambda: None
-    others: Callable[[], Sequence[tuple[str, Remote]]] = lambda: ()
+    others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
 
 
 class Admission:
     """Decides whether leases may be granted on the ledgers of one place."""
 
-    def __init__(self, facts: RemoteFacts, refs: GitRefs, ledgers: store.RefLedgerStore) -> None:
-        self._facts, self._refs, self._ledgers = facts, refs, ledgers
+    def __init__(self, facts: RemoteFacts, ledgers: store.RefLedgerStore) -> None:
+        self._facts, self._ledgers = facts, ledgers
         self.moved = False
         """Whether the ledger is used where others fetch, in the place of where git pushes."""
         self._recorded: tuple[Instant, str | None] | None = None
         self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
-
-    @property
-    def _place(self) -> str:
-        return self._ledgers.place
 
     def doubt(self, head: Snapshot) -> Invalid | None:
         """Why this ledger is not to be relied on, as far as is known here."""
@@ -97,8 +92,8 @@ class Admission:
         other, known = self._facts.fetch, self._ledgers.load(layer)
         if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
             return None
-        former = self._refs.use(other)
-        place, self._ledgers.place = self._place, self._facts.fetched_at
+        former, self._ledgers.storage = self._ledgers.storage, other
+        place, self._ledgers.place = self._ledgers.place, self._facts.fetched_at
         try:
             head = fetched()
             if head.ledger is not None:
@@ -108,7 +103,7 @@ class Admission:
                 return head
         except GitleaseError:
             pass
-        self._refs.use(former)
+        self._ledgers.storage = former
         self._ledgers.place = place
         return None
 
@@ -127,12 +122,9 @@ class Admission:
         if (other := self._facts.fetch) is None or self._is_proven(head):
             return ""
         try:
-            there = self._refs.peek_at(other, head.layer)
-            if (there or "") == head.version or self._related(other, head, there):
-                return ""
+            return self._unlike(other, head)
         except GitleaseError:
             return ""  # a claim says why
-        return self._unlike(head, there)
 
     def check_recorded(self, head: Snapshot) -> None:
         """Raise Invalid if the settings record another ledger than that of the global layer."""
@@ -158,7 +150,7 @@ class Admission:
         there = f"has ledger {shown}" if shown else "has none"
         prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
         return Invalid(
-            f".gitlease.yaml records the ledger {recorded}, but {self._place} {there}",
+            f".gitlease.yaml records the ledger {recorded}, but {self._ledgers.place} {there}",
             hints=(
                 NAME_REMOTE,
                 *([] if shown else [prefix]),
@@ -248,20 +240,23 @@ class Admission:
             return ""  # this place is in use
         now = self._ledgers.clock.now().wall_ms
         here = self._alone(known, others)
-        if known is not None and _is_alone(self._kept(head.layer, ALONE), here, now):
-            return ""
+        match self._kept(head.layer, ALONE):
+            case [place, None | int() as asked] if known is not None and place == here:
+                if asked is None or 0 <= now - asked < ALONE_FOR:
+                    return ""
         found = self._ids_elsewhere(head, all_answer=first)
         if theirs := [name for name in found if found[name] != known]:
             name = min(theirs, key=lambda x: before is None or found[x] != before.ledger_id)
             what = "a ledger of this repository, and {} has none"
             what = "another ledger of this repository than {}" if known is not None else what
             raise Invalid(
-                f"{name} has {what.format(self._place)}", hints=(_USE.format(quote(name)), *_CHOOSE)
+                f"{name} has {what.format(self._ledgers.place)}",
+                hints=(_USE.format(quote(name)), *_CHOOSE),
             )
         if known is not None:
             self._keep_alone(head, known, now)
             return ""
-        made = f"made the first ledger of layer {head.layer} on {self._place}"
+        made = f"made the first ledger of layer {head.layer} on {self._ledgers.place}"
         return f"{made}; there is none on {', '.join(name for name, _ in others)}"
 
     def _keep_alone(self, head: Snapshot, known: str, asked: int | None = None) -> None:
@@ -269,30 +264,30 @@ class Admission:
             with contextlib.suppress(OSError):
                 self._keep(head.layer, ALONE, [self._alone(known, others), asked])
 
-    def _alone(self, known: str | None, others: Sequence[tuple[str, Remote]]) -> list[str | None]:
+    def _alone(self, known: str | None, others: Sequence[tuple[str, Storage]]) -> list[str | None]:
         return [self._facts.ends[1], known, *sorted(name for name, _ in others)]
 
     def _ids_elsewhere(self, head: Snapshot, *, all_answer: bool = False) -> dict[str, str]:
         """The ids of the ledgers at other remotes, by their names."""
         found = {}
-        for name, remote in self._facts.others():
+        for name, storage in self._facts.others():
             try:
-                version = self._refs.peek_at(remote, head.layer)
+                version = storage.peek([head.layer]).get(head.layer)
                 if version and version != head.version:
-                    read = self._refs.fetch_from(remote, head.layer) or version
-                    found[name] = self._ledgers.read(read).header.ledger_id
+                    read = storage.fetch(head.layer, head.version) or version
+                    found[name] = storage.read(head.layer, read)[0].ledger_id
             except GitleaseError as error:
                 if all_answer:
                     raise Unavailable(
-                        f"no ledger is made on {self._place} before it is known whether {name} has "
-                        f"one: {error.message}",
+                        f"no ledger is made on {self._ledgers.place} before it is known whether "
+                        f"{name} has one: {error.message}",
                         hints=_CHOOSE,
                     ) from None
         return found
 
     # --- a URL for pushes beside that for fetches -------------------------------------------------
 
-    def _prove(self, other: Remote, head: Snapshot) -> None:
+    def _prove(self, other: Storage, head: Snapshot) -> None:
         """See to it that what is written is what others read. Three contacts, once."""
         known = head.ledger.header.ledger_id if head.ledger else None
         before = self._looked.get(head.layer)
@@ -306,10 +301,9 @@ class Admission:
         with contextlib.suppress(OSError):  # else it is proven again the next time
             self._keep(head.layer, PROOF, [*self._facts.ends, known])
 
-    def _compare(self, other: Remote, head: Snapshot) -> None:
-        there = self._refs.peek_at(other, head.layer)
-        if (there or "") != head.version and not self._related(other, head, there):
-            raise self._not_seen(head, self._unlike(head, there))
+    def _compare(self, other: Storage, head: Snapshot) -> None:
+        if why := self._unlike(other, head):
+            raise self._not_seen(head, why)
 
     def _kept(self, layer: str, name: str) -> Any:
         return self._ledgers.state(layer).notes.get("facts", name)
@@ -324,35 +318,38 @@ class Admission:
     def _is_proven_for(self, layer: str, known: str) -> bool:
         return bool(self._kept(layer, PROOF) == [*self._facts.ends, known])
 
-    def _related(self, other: Remote, head: Snapshot, there: str | None) -> bool:
+    def _related(self, other: Storage, head: Snapshot, there: str | None) -> bool:
         if head.ledger is None or there is None:
             return False
-        read = self._refs.fetch_from(other, head.layer) or there
-        if self._ledgers.read(read).header.ledger_id != head.ledger.header.ledger_id:
+        read = other.fetch(head.layer, head.version) or there
+        if other.read(head.layer, read)[0].ledger_id != head.ledger.header.ledger_id:
             return False
         return self._goes_on(read, head.version) or self._goes_on(head.version, read)
 
     def _goes_on(self, earlier: str, later: str) -> bool:
         """Whether a version has the last decision of another in its past."""
-        decided = decision(self._refs.past, earlier)
-        return bool(decided) and first_after(self._refs.past, decided, later) is not None
+        storage = self._ledgers.storage
+        decided = decision(storage, earlier)
+        return bool(decided) and first_after(storage, decided, later) is not None
 
-    def _seen(self, other: Remote, head: Snapshot) -> bool:
+    def _seen(self, other: Storage, head: Snapshot) -> bool:
         clock = self._ledgers.clock
         began = clock.now()
         while True:
-            there = self._refs.peek_at(other, head.layer)
-            if there == head.version:
+            there = other.peek([head.layer]).get(head.layer)
+            if there not in (None, head.version):  # others may have changed it since
+                there = other.fetch(head.layer, head.version)
+            if there and (there == head.version or self._goes_on(head.version, there)):
                 return True
-            if there is not None:  # others may have changed it since
-                read = self._refs.fetch_from(other, head.layer) or there
-                if self._goes_on(head.version, read):
-                    return True
             if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
                 return False
             clock.sleep(PAUSE)
 
-    def _unlike(self, head: Snapshot, there: str | None) -> str:
+    def _unlike(self, other: Storage, head: Snapshot) -> str:
+        """What is where others fetch in the place of a head; ``""`` if it is the same ledger."""
+        there = other.peek([head.layer]).get(head.layer)
+        if (there or "") == head.version or self._related(other, head, there):
+            return ""
         if there is None:
             return self._elsewhere("which has no ledger")
         which = "another ledger" if head.ledger is not None else "a ledger, and the former none"
@@ -366,13 +363,6 @@ class Admission:
         if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
             self._ledgers.state(head.layer).forget()  # it was made for the proof alone
         return Invalid(why, hints=self._facts.way_out)
-
-
-def _is_alone(kept: object, here: list[str | None], now: int) -> bool:
-    match kept:
-        case [place, None | int() as asked] if place == here:
-            return asked is None or 0 <= now - asked < ALONE_FOR
-    return False
 
 
 class NotProven(Exception):

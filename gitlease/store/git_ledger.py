@@ -14,17 +14,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Protocol, TypeVar, cast
+from functools import cache
+from typing import TypeVar
 from weakref import proxy
 
 from gitlease.core.errors import (
     AnotherLedger,
     Denied,
     GitleaseError,
-    HeadGone,
     Invalid,
     Rollback,
     Unavailable,
@@ -34,7 +33,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, Sighting, State
-from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.ledger import Damage, Fate, Ledger
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import History
 from gitlease.core.resources import GLOBAL_LAYER, parse_resource
@@ -52,124 +51,58 @@ from gitlease.engine.ports import (
 )
 from gitlease.git.run import log
 from gitlease.store.admission import Admission, NotProven, RemoteFacts
-from gitlease.store.history import Past, PastStep, decision, first_after, operations_since
-from gitlease.store.private_store import GONE, CacheDamaged
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder, pending_of
-from gitlease.store.transport import GitRefs, Move, Watched
+from gitlease.store.storage import (
+    CopyLost,
+    Move,
+    PastStep,
+    SharedWithWork,
+    Storage,
+    decision,
+    first_after,
+    operations_since,
+)
 
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
-LEDGERS_KEPT = 3
 T = TypeVar("T")
-
-
-class Storage(Protocol):
-    """Where ledgers lie, one for each layer, with every state that they had: git, or memory.
-
-    A version names a state. CacheDamaged is raised for one that was here and is lost.
-    """
-
-    def fetch(self, layer: str, known: str = "") -> str | None:
-        """The version now, readable from now on; None if there is none.
-
-        Without a ``known`` version the oldest history may be left out.
-        """
-
-    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        """The versions now by layer, not to be read yet, of the ledgers that are there."""
-
-    def read(self, version: str) -> Ledger:
-        """The ledger at a version. Raises Invalid if it is none."""
-
-    def lent(self, layer: str, ledger: Ledger) -> Ledger:
-        """The same for those who decide by it: a part that is lost is fetched again."""
-        return ledger
-
-    def past(self, version: str) -> Iterator[PastStep]:
-        """The states up to a version, the newest first, as far back as they are here."""
-
-    def deepen(self, layer: str) -> bool:
-        """Fetch what a first contact left out of history; whether there may be any."""
-        return False
-
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        """The record files that differ, and whether each was there before; None if it ended.
-
-        Without those that only let go of a lease. Without an old ledger all may have been there.
-        """
-
-    def write(self, change: Change, *, replace_tip: bool) -> str:
-        """Write a step on top of its base, or in the place of its base; returns its version."""
-
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
-        """Move ledgers, all or none, if each is what is expected; with the refs of ``work``.
-
-        Without heads, and undecided unless it was a clean success. Raises only what shows that
-        nothing was sent.
-        """
-
-    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
-        """The refs of some work now, ``""`` for those that are not there."""
-        return {}
-
-    def keep(self, layer: str, version: str) -> None:
-        """Keep what can be read of a known head."""
-        return
-
-    def announce(self, layer: str) -> None:
-        """Have other clones on this machine look: a lease has ended."""
-        return
-
-    def nearby(self, layer: str) -> str:
-        """A word that differs after each announcement; ``""`` where there can be none."""
-        return ""
-
-    def mend(self, tries: int) -> None:
-        """Use what another process has fetched anew; if none, delete it at the second try."""
-        return
 
 
 class RefLedgerStore:
     """Ledgers of one place, with a state folder for each layer.
 
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
-    depends on; without them nothing is proven.
+    depends on; without them nothing is proven. ``beside_work`` is the storage once more, where work
+    lies beside the ledgers.
     """
 
     in_memory = False  # then no command can be started that would find it
 
     def __init__(
         self,
-        refs: Storage,
+        storage: Storage,
         state: Callable[[str], StateFolder],
         clock: Clock,
         place: str,
         *,
         warnings: tuple[str, ...] = (),
         facts: RemoteFacts | None = None,
-        watched: Watched | None = None,
+        beside_work: SharedWithWork | None = None,
     ) -> None:
-        self._refs, self._new_state, self.clock, self.place = refs, state, clock, place
-        self._past: Past = refs.past
-        self._admission = Admission(facts or RemoteFacts(), cast(GitRefs, refs), proxy(self))
-        self._watched = watched or Watched()
+        self.storage, self.clock, self.place = storage, clock, place
+        self.state = cache(state)
+        self._beside_work = beside_work
+        self._admission = Admission(facts or RemoteFacts(), proxy(self))
+        self.accept, self.doubt = self._admission.accept, self._admission.doubt
+        self.read_elsewhere = self._admission.read_elsewhere
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
-        self._states: dict[str, StateFolder] = {}
-        self._kept: dict[str, Ledger] = {}
-        self._keeping = threading.Lock()
-        self._mended = False  # whether the clone's copy was found damaged, and deleted
         self.warnings = warnings
 
     @property
     def moved(self) -> bool:
         return self._admission.moved
-
-    def state(self, layer: str) -> StateFolder:
-        if layer not in self._states:
-            self._states[layer] = self._new_state(layer)
-        return self._states[layer]
 
     def load(self, layer: str) -> Known | None:
         """What is known of a layer; None before the first contact."""
@@ -178,7 +111,13 @@ class RefLedgerStore:
     # --- reading --------------------------------------------------------------------------------
 
     def known(self, layer: str) -> Snapshot | None:
-        return self._with_repairs(lambda: self._known(layer))
+        if (known := self.load(layer)) is None:
+            return None
+        try:
+            ledger = self.read(layer, known.version)
+        except (Invalid, CopyLost):
+            return None  # it could be read when it became known: the next fetch brings it again
+        return self._snapshot(layer, known.at(self.clock.now()), ledger)
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
@@ -212,17 +151,13 @@ class RefLedgerStore:
                 f"what this clone knew of the ledger at {self.place} was damaged: it trusts what "
                 "is there now, and counts others' expired leases as seen from now on"
             )
-        if before is not None and self._watched.ref and not self._watched.tip:
-            there = there or self._refs.peek([layer]).get(layer, "")  # a fetch tells of no other
         version = there or None
-        if before is None or before.version != there or self._mended:
-            version = self._refs.fetch(layer, before.version if before else "")
-        head = self.learn(layer, version, before=before)
-        self._refs.keep(layer, head.version)
-        return head
+        if before is None or before.version != there or self.known(layer) is None:
+            version = self.storage.fetch(layer, before.version if before else "")
+        return self.learn(layer, version, before=before)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        return self._with_repairs(lambda: self._refs.peek(layers))
+        return self._with_repairs(lambda: self.storage.peek(layers))
 
     def turn(
         self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
@@ -236,7 +171,7 @@ class RefLedgerStore:
         return self.state(layer).mark()
 
     def nearby(self, layer: str) -> str:
-        return self._refs.nearby(layer)
+        return self.storage.watch(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
         try:
@@ -266,19 +201,13 @@ class RefLedgerStore:
     def _there(self, layer: str) -> Snapshot:
         """The remote's ledger, whatever this clone knows of it."""
         known = self.load(layer)
-        there = known.version if known else ""
-        version = self._with_repairs(lambda: self._refs.fetch(layer, there))
-        ledger = self._with_repairs(lambda: self.read(version)) if version else None
-        return Snapshot(layer, version or "", ledger, self.clock.now())
 
-    def accept(self, head: Snapshot, *, another: bool) -> None:
-        self._admission.accept(head, another=another)
+        def act() -> Snapshot:
+            version = self.storage.fetch(layer, known.version if known else "")
+            ledger = self.read(layer, version) if version else None
+            return Snapshot(layer, version or "", ledger, self.clock.now())
 
-    def doubt(self, head: Snapshot) -> Invalid | None:
-        return self._admission.doubt(head)
-
-    def read_elsewhere(self, head: Snapshot) -> str:
-        return self._admission.read_elsewhere(head)
+        return self._with_repairs(act)
 
     def admit(self, head: Snapshot, *, grants: bool) -> bool:
         check = self._admission.check
@@ -293,49 +222,35 @@ class RefLedgerStore:
         self.warnings += (text,) if text and text not in self.warnings else ()
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
-        if (known := self.load(layer)) is None:
-            return ()
-        found = self._events(known.version, limit)
-        if older and len(found) < limit and self.deepen(layer):
-            found = self._events(known.version, limit)
-        return found
+        def read(version: str) -> tuple[Event, ...]:
+            found = list[Event]()
+            for step in self.storage.history(version, whole=older):
+                found += reversed(step.events)
+                if len(found) >= limit:
+                    break
+            return tuple(found[:limit])
 
-    def _events(self, version: str, limit: int) -> tuple[Event, ...]:
-        found = list[Event]()
-        for step in self._past(version):
-            found += reversed(step.events)
-            if len(found) >= limit:
-                break
-        return tuple(found[:limit])
+        known = self.load(layer)
+        return () if known is None else self.read_past(layer, known.version, read)
 
-    def deepen(self, layer: str) -> bool:
-        return self._with_repairs(lambda: self._refs.deepen(layer))
-
-    def read_kept(self, layer: str, read: Callable[[GitRefs], T]) -> T:
-        """Read what git has of a ledger; if that is damaged, once more after a fetch."""
-
-        def act() -> T:
-            if self._mended:
-                self._fetched(layer)
-            return read(cast(GitRefs, self._refs))
-
-        return self._with_repairs(act)
+    def read_past(self, layer: str, version: str, read: Callable[[str], T]) -> T:
+        """Read the history up to a version; up to that of a fetch where it is lost or cut."""
+        try:
+            return read(version)
+        except CopyLost:
+            return read(self.fetch(layer).version)
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        def read() -> list[PastStep]:
-            # A renewal that was replaced since counts from the decision before it.
-            earlier, found = before.version, list[PastStep]()
-            ends = {earlier, decision(self._past, earlier)} if earlier else set[str]()
-            for step in self._past(after.version) if after.version else ():
-                if step.id in ends:
-                    return found
-                if len(found) == limit:
-                    break
-                found.append(step)
-            return [] if earlier else found
-
-        steps = reversed(self._with_repairs(read))
-        return [LedgerStep(self.read(step.id), step.events) for step in steps]
+        layer, earlier, found = after.layer, before.version, list[PastStep]()
+        # A renewal that was replaced since counts from the decision before it.
+        ends = {earlier, decision(self.storage, earlier)} if earlier else set[str]()
+        is_whole = not earlier
+        for step in self.storage.history(after.version) if after.version else ():
+            is_whole = is_whole or step.id in ends
+            if step.id in ends or len(found) == limit:
+                break
+            found.append(step)
+        return [LedgerStep(self.read(layer, x.id), x.events) for x in reversed(found) if is_whole]
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -345,14 +260,10 @@ class RefLedgerStore:
         replaced, appended = (
             (frozenset[str](), replacing) if append else (replacing, frozenset[str]())
         )
-        try:
-            versions = {
-                layer: self._refs.write(change, replace_tip=layer in replaced)
-                for layer, change in by_layer.items()
-            }
-        except CacheDamaged:
-            self._rebuild(0)
-            raise HeadGone(GONE) from None
+        versions = {
+            layer: self.storage.write(change, replace_tip=layer in replaced)
+            for layer, change in by_layer.items()
+        }
         return Prepared(by_layer, versions, replacing=replaced, appended=appended)
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
@@ -397,25 +308,16 @@ class RefLedgerStore:
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
         return self.state(layer).shown(notices)
 
-    # --- repair -----------------------------------------------------------------------------------
+    # --- how ------------------------------------------------------------------------------------
 
     def _with_repairs(self, act: Callable[[], T]) -> T:
         for again in range(REPAIRS):
             try:
                 return act()
-            except CacheDamaged as damage:
-                said = damage.message
-                self._rebuild(again)
-        raise Invalid(said)
-
-    def _rebuild(self, again: int) -> None:
-        # What is seen while others write may look damaged once: then a fetch is enough.
-        self._refs.mend(max(again, self._mended))
-        self._kept.clear()
-        self._mended = True
-        self.clock.sleep(PAUSE * again)
-
-    # --- how ------------------------------------------------------------------------------------
+            except CopyLost as lost:
+                message = lost.message
+                self.clock.sleep(PAUSE * again)
+        raise Invalid(message)
 
     def _may_replace(self, change: Change) -> bool:
         if not change.renewal or change.base.ledger is None:
@@ -426,24 +328,32 @@ class RefLedgerStore:
         if known is not None and known.append_only:
             return False
         base = change.base.version
-        return decision(self._past, base) not in ("", base)
+        return decision(self.storage, base) not in ("", base)
 
     def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         moves = [
-            Move(layer, prepared.replaces(layer), prepared.versions[layer])
-            for layer in prepared.changes
+            Move(layer, prepared.replaces(layer), prepared.versions[layer], _ends_any(change))
+            for layer, change in prepared.changes.items()
         ]
         note_sent("a change of the ledger")
         try:
-            pushed = self._refs.swap(moves, work)
-        except GitleaseError as error:
+            if work is None:
+                pushed = self.storage.swap(moves)
+            elif self._beside_work is not None:
+                pushed = self._beside_work.swap(moves, work)
+            else:
+                raise Invalid(f"no work lies beside the ledger at {self.place}")
+        except GitleaseError:
             self.forget_pending(prepared)  # nothing was sent that could land
-            if not isinstance(error, CacheDamaged):
-                raise
-            self._rebuild(0)
-            raise HeadGone(GONE) from None
+            raise
         if pushed.fate is Fate.APPLIED:
-            return replace(pushed, heads=self._adopted(prepared))
+            heads = {
+                layer: self.adopt(
+                    change, prepared.versions[layer], append_only=layer in prepared.appended
+                )
+                for layer, change in prepared.changes.items()
+            }
+            return replace(pushed, heads=heads)
         operations = _operations(prepared)
         if pushed.sent:
             self._sent |= operations
@@ -457,23 +367,11 @@ class RefLedgerStore:
         fate = head.ledger.header.fate(pending.operations, pending.base_revision)
         if fate is not Fate.UNKNOWN:
             return fate
-        base, past = pending.expected, self._past
-        told = self._with_repairs(lambda: operations_since(past, base, head.version))
+        told = operations_since(self.storage, pending.expected, head.version)
         if told is not None and told.issuperset(pending.operations):
             return Fate.APPLIED
         # A renewal that is not in history any more may have been there.
         return Fate.LOST if told is not None and pending.decision else Fate.UNKNOWN
-
-    def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
-        heads = {}
-        for layer, change in prepared.changes.items():
-            version, appended = prepared.versions[layer], layer in prepared.appended
-            heads[layer] = self.adopt(change, version, append_only=appended)
-            self._refs.keep(layer, version)
-            ended = change.ledger.changes.leases.values()
-            if any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended):
-                self._refs.announce(layer)
-        return heads
 
     def _read_back(self, prepared: Prepared, pushed: Swapped, work: WorkPush | None) -> Swapped:
         heads: dict[str, Snapshot] = {}
@@ -482,7 +380,8 @@ class RefLedgerStore:
         for layer, change in prepared.changes.items():
             try:
                 heads[layer] = self.credit(change, self.fetch(layer))
-                there = self._refs.work_refs(work) if work is not None and pushed.sent else {}
+                shared = self._beside_work if work is not None and pushed.sent else None
+                there = shared.work_refs(work) if shared and work else {}
             except (Unavailable, Denied) as error:
                 # "Stale" is no news, and false of a portal's page, which has no refs to compare.
                 said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
@@ -507,33 +406,12 @@ class RefLedgerStore:
 
     # --- heads --------------------------------------------------------------------------------
 
-    def _known(self, layer: str) -> Snapshot | None:
-        """The last known head; None before the first contact, and when its objects were mended.
-
-        CacheDamaged when they are lost.
-        """
-        known = self.load(layer)
-        if known is None:
-            return None
+    def read(self, layer: str, version: str) -> Ledger:
+        """The ledger of a layer at a version. Raises Invalid and CopyLost."""
         try:
-            ledger = self.read(known.version)
-        except (Invalid, CacheDamaged) as error:
-            if self._mended:
-                return None  # a cache, to be filled by the next fetch
-            # It could be read when it became known.
-            raise CacheDamaged(f"this clone's copy of the ledger is damaged: {error}") from None
-        return self._snapshot(layer, known.at(self.clock.now()), ledger)
-
-    def read(self, version: str) -> Ledger:
-        """The ledger at a version. The last few are kept."""
-        ledger = self._kept.get(version)
-        if ledger is None:
-            ledger = self._refs.read(version)
-            with self._keeping:  # threads of a gateway share this
-                while len(self._kept) >= LEDGERS_KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[version] = ledger
-        return ledger
+            return Ledger(*self.storage.read(layer, version))
+        except Invalid as error:
+            raise Invalid(f"{error.message}, at {self.place}", hints=error.hints) from None
 
     def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
         """Take a fetched head as the known one, if it is not behind what was known ``before``.
@@ -549,13 +427,13 @@ class RefLedgerStore:
                     hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
-        ledger = self._read_there(version)
+        ledger = self.read(layer, version)
         if before is not None:
             self._check(layer, before, ledger, version)
         present = self.load(layer) or before
         if present is not None and present.ledger_id == ledger.header.ledger_id:
             if present.revision > ledger.header.revision:
-                return self._known(layer) or self._snapshot(layer, present, ledger)
+                return self.known(layer) or self._snapshot(layer, present, ledger)
             if before is not None and present.version != before.version:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
@@ -573,8 +451,8 @@ class RefLedgerStore:
         """
         layer = change.base.layer
         try:
-            ledger = self.read(version)
-        except (Invalid, CacheDamaged):
+            ledger = self.read(layer, version)
+        except (Invalid, CopyLost):
             ledger = change.ledger  # applied all the same: what was lost is fetched another time
         before = self.load(layer)
         if before is not None and before.version == change.base.version:
@@ -597,12 +475,6 @@ class RefLedgerStore:
         self.state(head.layer).save(known)
         return self._snapshot(head.layer, known, head.ledger)
 
-    def _read_there(self, version: str) -> Ledger:
-        try:
-            return self.read(version)
-        except Invalid as error:
-            raise Invalid(f"{error.message}, at {self.place}", hints=error.hints) from None
-
     def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
         header = ledger.header
         if header.ledger_id != before.ledger_id:
@@ -612,7 +484,7 @@ class RefLedgerStore:
             )
         if version == before.version:
             return
-        if header.revision <= before.revision or not self._goes_on(before, ledger, version):
+        if header.revision <= before.revision or not self._goes_on(layer, before, ledger, version):
             raise Rollback(
                 f"the ledger at {self.place} was rolled back: it is at revision "
                 f"{header.revision}, but this clone has seen a different history up to "
@@ -625,7 +497,7 @@ class RefLedgerStore:
                 token=header.token,
             )
 
-    def _goes_on(self, before: Known, ledger: Ledger, version: str) -> bool:
+    def _goes_on(self, layer: str, before: Known, ledger: Ledger, version: str) -> bool:
         """Whether a head has in its past whatever this clone has seen and cannot be replaced.
 
         That is the last decision, and on top of it the renewals: they may be replaced, but only by
@@ -635,12 +507,12 @@ class RefLedgerStore:
             return True
         first: str | None = version
         if before.digest is None or before.digest != ledger.header.digest:
-            first = first_after(self._past, before.decision, version)
+            first = first_after(self.storage, before.decision, version)
         if first is None or before.version in (before.decision, first):
             return first is not None
-        if first != version and decision(self._past, first) == first:
+        if first != version and decision(self.storage, first) == first:
             return False  # it was decided on a state before the renewal that was seen
-        there = self._read_there(first)
+        there = self.read(layer, first)
         if there.header.revision <= before.revision:
             return False  # what takes the place of a renewal comes after it
         return all(
@@ -659,11 +531,7 @@ class RefLedgerStore:
         if version == before.version:
             return before
         kept, seen = dict(before.sighted), {}
-        try:
-            old: Ledger | None = self.read(before.version)
-        except (Invalid, CacheDamaged):
-            old = None
-        for file, there in self._refs.differences(old, ledger):
+        for file, there in self._changed(layer, before.version, version):
             kept.pop(file, None)
             if there is not None:
                 seen[file] = Sighting(at=now, changed=there)
@@ -672,10 +540,21 @@ class RefLedgerStore:
                 seen[file] = replace(sighting, changed=seen[file].changed)
         return self._moved(replace(before, sighted=kept), ledger, version, seen)
 
+    def _changed(self, layer: str, earlier: str, version: str) -> Sequence[tuple[str, bool | None]]:
+        """The records that differ between two versions, but for those that only let go."""
+        # A renewal that was replaced since need not be here any more.
+        is_here = next(self.storage.history(earlier), None) is not None
+        old = self.storage.read(layer, earlier)[1] if is_here else None
+        new = self.storage.read(layer, version)[1]
+        found = new.changed_since(old)
+        if old is None:
+            return found
+        return [x for x in found if not _lets_go(old.record_at(x[0]), new.record_at(x[0]))]
+
     def _moved(
         self, before: Known, ledger: Ledger, version: str, seen: dict[str, Sighting]
     ) -> Known:
-        decided = decision(self._past, version)
+        decided = decision(self.storage, version)
         return replace(
             before,
             version=version,
@@ -710,8 +589,17 @@ class RefLedgerStore:
         def seen(lease: Lease) -> Sighting:
             return known.sighting(lease_file(lease))
 
-        ledger, state = self._refs.lent(layer, ledger), self.state(layer)
-        return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=state)
+        along = self.state(layer)
+        return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=along)
+
+
+def _lets_go(before: Lease | Damage, now: Lease | Damage) -> bool:
+    return isinstance(before, Lease) and isinstance(now, Lease) and now.lets_go_of(before)
+
+
+def _ends_any(change: Change) -> bool:
+    changed = change.ledger.changes.leases.values()
+    return any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in changed)
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import cast
 
-from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease
-from gitlease.core.ledger import Damage, Header, Ledger
+from gitlease.core.lease import Lease, LeaseKey
+from gitlease.core.ledger import Damage
 from gitlease.core.moves.operations import Event
 from gitlease.engine.ports import Snapshot
-from gitlease.git.objects import GitObjects
 from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.history import LedgerCommit, walk
-from gitlease.store.private_store import CacheDamaged
-from gitlease.store.records import BadRecord, lease_file
-from gitlease.store.transport import GitRefs
-from gitlease.store.tree import GitRecords, StoreObjects, changed_records
+from gitlease.store.records import lease_file
+from gitlease.store.storage import COPY_LOST, CopyLost, PastStep, StoredRecords
 
 GRANTS = frozenset({"claimed", "taken_over"})
 MARGIN = 3_600 * MS  # by which the clocks of those who wrote may differ
@@ -71,22 +65,19 @@ def read_history(
     ``token``: and at least since this one was given. ``older``: what a first contact left out of it
     is fetched, else nobody is asked.
     """
+    layer = head.layer
 
-    layer, version = head.layer, head.version
-
-    def read(refs: GitRefs) -> LedgerHistory:
-        found = _walk(refs.objects, version, since - MARGIN, token)
-        if older and not found[3] and refs.deepen(layer):
-            found = _walk(refs.objects, version, since - MARGIN, token)
-        walked, events, to_root, _ = found
-        reader = _Records(refs.objects, refs.read(walked[0].id).header)
-        begun = not walked[0].parent_ids and reader.header.revision <= 1
+    def read(version: str) -> LedgerHistory:
+        past = store.storage.history(version, whole=older)
+        walked, events, to_root = _walk(past, since - MARGIN, token)
+        header, reader = store.read(layer, walked[0].id).header, _Records()
+        begun = not walked[0].before and header.revision <= 1
         first = reader.first(walked[0])
         steps, at = list[HistoryStep](), walked[0].time * MS
-        for commit in walked[1:]:
-            at = max(at, commit.time * MS)
-            steps.append(HistoryStep(at, reader.next(commit)))
-        oldest = min(_granted(events), default=reader.header.token + 1)
+        for step in walked[1:]:
+            at = max(at, step.time * MS)
+            steps.append(HistoryStep(at, reader.next(step)))
+        oldest = min(_granted(events), default=header.token + 1)
         return LedgerHistory(
             layer=layer,
             first=first,
@@ -97,35 +88,34 @@ def read_history(
             damage=tuple(reader.damage[:DAMAGE_SHOWN]),
         )
 
-    return store.read_kept(layer, read)
+    return store.read_past(layer, head.version, read)
 
 
 def _walk(
-    objects: GitObjects, version: str, until: int, token: int | None
-) -> tuple[list[LedgerCommit], list[Event], bool, bool]:
-    """The commits of a ledger from the last ones before a time on, and the events at least as far.
+    past: Iterable[PastStep], until: int, token: int | None
+) -> tuple[list[PastStep], list[Event], bool]:
+    """The states of a ledger from the last ones before a time on, and the events at least as far.
 
     Those go back to the grant of a token as well; both have the oldest first. And whether the
-    events go back to the root; and whether all that is asked for was there. A few commits with a
-    date that is too old prove nothing: whoever pushes one chooses its date.
+    events go back to the beginning. A few steps with a date that is too old prove nothing: whoever
+    pushes one chooses its date.
     """
-    found: list[LedgerCommit] = []
+    found: list[PastStep] = []
     events: list[Event] = []
-    older, to_root, reached, enough = 0, False, token is None, False
-    for commit in islice(walk(objects, version), MAX_STEPS):
-        said = commit.events
-        events += reversed(said)
-        reached = reached or any(granted <= (token or 0) for granted in _granted(said))
+    older, to_root, reached = 0, False, token is None
+    for step in islice(past, MAX_STEPS):
+        of_step = step.events
+        events += reversed(of_step)
+        reached = reached or any(granted <= (token or 0) for granted in _granted(of_step))
         if older < OLDER:
-            found.append(commit)
-            older = older + 1 if commit.time * MS < until else 0
-        to_root = not commit.parent_ids
-        enough = to_root or (older == OLDER and reached) or len(events) > MAX_EVENTS
-        if enough:
+            found.append(step)
+            older = older + 1 if step.time * MS < until else 0
+        to_root = not step.before
+        if (older == OLDER and reached) or len(events) > MAX_EVENTS:
             break
     if not found:
-        raise CacheDamaged("this clone's copy of the ledger is damaged")
-    return found[::-1], events[::-1], to_root, enough
+        raise CopyLost(COPY_LOST)
+    return found[::-1], events[::-1], to_root
 
 
 def _granted(events: Iterable[Event]) -> list[int]:
@@ -135,58 +125,42 @@ def _granted(events: Iterable[Event]) -> list[int]:
 class _Records:
     """Follows the records from one state to the next; each file is read once for what is in it."""
 
-    def __init__(self, objects: GitObjects, header: Header) -> None:
-        self.header = header
+    def __init__(self) -> None:
         self.damage: list[str] = []
-        self._records = GitRecords(StoreObjects(objects), "")
-        self._ledger: Ledger
+        self._records: StoredRecords
         self._leases: dict[str, Lease] = {}  # by their files
 
-    def first(self, commit: LedgerCommit) -> tuple[Lease, ...]:
+    def first(self, step: PastStep) -> tuple[Lease, ...]:
         """Every record of the oldest state."""
-        self._ledger = self._at(commit)
-        for found in self._ledger.records.every():
+        self._records = step.records
+        for found in self._records.every():
             if isinstance(found, Damage):
-                self._say(f"{found.shown} could not be read: {found.problem}")
+                self._say(found)
             else:
                 self._leases[lease_file(found)] = found
         return tuple(self._leases.values())
 
-    def next(self, commit: LedgerCommit) -> Changes:
+    def next(self, step: PastStep) -> Changes:
         """The records that differ in the next state, before and after, one for each lease."""
-        try:
-            ledger = self._at(commit)
-        except Invalid as error:
-            self._say(f"a step of the ledger could not be read: {error.message}")
-            return ()
-        differ = [file for file, _ in changed_records(self._ledger, ledger)]
-        were = {file: x for file in differ if (x := self._leases.pop(file, None)) is not None}
-        before = {x.key: x for x in were.values()}
-        after = {}
-        for file in differ:
-            lease, there = self._read(ledger, file)
-            if lease is None and there:  # to spoil a record must not end its lease
-                lease = were.get(file)
-            if lease is not None:
-                self._leases[file] = lease
-                after[lease.key] = lease
-        self._ledger = ledger
+        records = step.records
+        differ = records.changed_since(self._records)
+        were = {file: x for file, _ in differ if (x := self._leases.pop(file, None)) is not None}
+        before, after = {x.key: x for x in were.values()}, dict[LeaseKey, Lease]()
+        for file, there in differ:
+            if there is None:
+                continue
+            found: Lease | Damage | None = records.record_at(file)
+            if isinstance(found, Damage):  # to spoil a record must not end its lease
+                self._say(found)
+                found = were.get(file)
+            if found is not None:
+                self._leases[file] = found
+                after[found.key] = found
+        self._records = records
         keys = dict.fromkeys([*before, *after])
         return tuple((before.get(key), after.get(key)) for key in keys)
 
-    def _at(self, commit: LedgerCommit) -> Ledger:
-        return Ledger(self.header, self._records.of_tree(commit.tree_id))
-
-    def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
-        records = cast(GitRecords, ledger.records)
-        if records.entry(file) is None:
-            return None, False
-        try:
-            return records.read_at(file), True
-        except BadRecord as error:
-            self._say(f"{Damage(file, '').shown} could not be read: {error}")
-            return None, True
-
-    def _say(self, text: str) -> None:
+    def _say(self, damage: Damage) -> None:
+        text = f"{damage.shown} could not be read: {damage.problem}"
         if text not in self.damage:
             self.damage.append(text)

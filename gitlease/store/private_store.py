@@ -13,9 +13,8 @@ import re
 import time
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from gitlease.core.errors import HeadGone
 from gitlease.git.files import (
     EXACT,
     cannot_keep,
@@ -30,6 +29,7 @@ from gitlease.git.files import (
 from gitlease.git.objects import Absent, GitObjects, PipedObjects, check_object, digest, object_id
 from gitlease.git.repository import OFFLINE, is_id
 from gitlease.git.run import clean_environment, detach
+from gitlease.store.storage import CopyLost
 
 # --- its objects, written and mostly read without any git -------------------------------------
 # A command writes a few objects, and reads those that a fetch or another command has just brought
@@ -136,11 +136,19 @@ class LooseObjects:
 
 
 class NewObjects:
-    """Collects the ``new`` objects of a step by their ids; reads those that are there already."""
+    """Collects the ``new`` objects of a step by their ids, on top of others if there are any."""
 
-    def __init__(self, objects: GitObjects, id_bytes: int) -> None:
-        self.read, self._id_bytes = objects.read, id_bytes
+    def __init__(self, objects: GitObjects | None, id_bytes: int) -> None:
+        self._objects, self._id_bytes = objects, id_bytes
         self.new: dict[str, tuple[str, bytes]] = {}
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        if (new := self.new.get(id)) is not None:
+            check_object(new[0] == kind, len(new[1]), kind, limit)
+            return new[1]
+        if self._objects is None:
+            raise Absent
+        return self._objects.read(id, kind, limit)
 
     def write(self, kind: str, data: bytes) -> str:
         id, _ = object_id(kind, data, self._id_bytes)
@@ -211,11 +219,13 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
         make_folders(os.path.join(aside, folder))
     replace_file(os.path.join(aside, "HEAD"), b"ref: refs/heads/main\n")
     replace_file(os.path.join(aside, "config"), _config(path, id_bytes))
-    if _take_place(aside, path):
-        return
-    if not os.path.isfile(os.path.join(path, "config")):
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            os.rename(aside, path)
+            return
+        if os.path.isfile(os.path.join(path, "config")):
+            break
         remove(path)  # something that is no repository is in the way
-        _take_place(aside, path)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -224,14 +234,6 @@ def _config(path: str, id_bytes: int) -> bytes:
     named = f"0{bits & 0o666:o}" if bits & EXACT else {0o660: "group", 0o664: "all"}.get(bits)
     line = f"\tsharedRepository = {named}\n" if named else ""
     return CONFIG.format(shared=line, **_FORMATS[id_bytes]).encode()
-
-
-def _take_place(aside: str, path: str) -> bool:
-    try:
-        os.rename(aside, path)
-    except OSError:
-        return False
-    return True
 
 
 def remove(path: str) -> None:
@@ -247,13 +249,6 @@ def remove(path: str) -> None:
             os.unlink(gone)  # rmtree would open a pipe, and wait
 
 
-GONE = "this clone's copy of the ledger was damaged, and is fetched again: try again"
-
-
-class CacheDamaged(HeadGone):
-    """What this clone keeps of the ledger cannot be read. No rule takes it for a refusal."""
-
-
 class PrivateStore:
     """Opens the store, makes it where it is missing, and makes it anew where it is damaged.
 
@@ -265,6 +260,7 @@ class PrivateStore:
         self._objects: LooseObjects | None = None
         self._opened: tuple[int, int] | None = None  # which of the stores that stood here in turn
         self._is_temporary = False
+        self.losses = self._in_vain = 0
 
     @property
     def objects(self) -> LooseObjects:
@@ -301,6 +297,7 @@ class PrivateStore:
         make_folders(folder := os.path.dirname(file))
         # For git a name with a dot before it is no ref, whose object would be missed.
         replace_file(file, f"{id}\n".encode(), aside=f"{folder}/.{os.urandom(8).hex()}.tmp")
+        self._in_vain = 0  # what was made anew takes something
 
     def ready(self) -> None:
         """See that there is a store, for git to run in."""
@@ -331,12 +328,12 @@ class PrivateStore:
 
         A fetch that negotiates on the old store would leave half of a ledger in the new one. One
         that is ``cutting`` how much history it brings is alone, for git refuses a second, and
-        waits so many seconds for that. Raises CacheDamaged where it was made anew already.
+        waits so many seconds for that. Raises CopyLost where it was made anew already.
         """
         patience = cutting or REBUILD_PATIENCE
         with exclusive(f"{self.path}.lock", timeout=patience, shared=not cutting):
             if self.replaced():
-                raise CacheDamaged("the ledger's store was replaced")
+                raise CopyLost("the ledger's store was replaced")
             yield
 
     def replaced(self) -> bool:
@@ -347,6 +344,13 @@ class PrivateStore:
         """Let go of what is open, to use the store that is there now."""
         self._opened = self._objects = None
 
+    def lose(self) -> None:
+        """Delete a damaged store; read on elsewhere where that was done twice in vain."""
+        self.losses += 1
+        self._in_vain += 1
+        if self._in_vain < 3 or self.replaced() or not self.move_aside():
+            self.delete()
+
     def delete(self) -> None:
         """Delete a damaged store, as far as it was opened; the next contact fills another.
 
@@ -356,21 +360,6 @@ class PrivateStore:
             if self._opened is not None and not self.replaced():
                 remove(self.path)
         self.let_go()
-
-    def lost(self, read: Callable[[], bytes]) -> bytes:
-        """Read an object that is not there once more; where that is in vain, delete the store.
-
-        Another process may have deleted it, and be filling it. Raises CacheDamaged.
-        """
-        try:
-            with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
-                with contextlib.suppress(Absent):
-                    return read()
-                if not self.replaced():
-                    remove(self.path)
-        finally:
-            self.let_go()
-        raise CacheDamaged(GONE)
 
     def switch(self) -> None:
         """Make it anew for ids of the other format, as the remote has them."""
@@ -404,7 +393,9 @@ class PrivateStore:
         marker = os.path.join(self.path, "tidied")
         try:
             age = time.time() - os.stat(marker).st_mtime
-            if age < TIDY_AGAIN or (age < TIDY_AFTER and not self._has_many_files()):
+            sample = os.path.join(self.path, "objects", "17")
+            has_many = os.path.isdir(sample) and len(os.listdir(sample)) > MANY // 256
+            if age < TIDY_AGAIN or (age < TIDY_AFTER and not has_many):
                 return
         except OSError:
             with contextlib.suppress(OSError):
@@ -421,12 +412,6 @@ class PrivateStore:
             words = ["git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"]
             words += ["gc", "--quiet", "--prune=1.day.ago"]
             detach(words, env=clean_environment(os.environ))
-
-    def _has_many_files(self) -> bool:
-        try:
-            return len(os.listdir(os.path.join(self.path, "objects", "17"))) > MANY // 256
-        except OSError:
-            return False
 
 
 def _is_plain(path: str, name: str = "") -> bool:

@@ -10,12 +10,18 @@
 ``<hh>`` are the first two hex digits of the hash of the folded resource, so all records of one
 resource lie in one folder, and a change writes the same few objects however many leases there are.
 Everything read is untrusted: sizes are capped before parsing, each field is checked, and a record
-whose name and content disagree is invalid."""
+whose name and content disagree is invalid.
+
+A step's message has one line for people, one JSON line for each event, the operations of the step
+as data, and says whether it only renews: such a step may be replaced by the next renewal, so that
+history grows with decisions and not with time."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any
@@ -27,6 +33,7 @@ from gitlease.core.lease import MAX_NOTE, Lease, State
 from gitlease.core.ledger import (
     FORMAT,
     ISSUES_FORMAT,
+    MAX_STEP,
     NEWEST_FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
@@ -38,7 +45,17 @@ from gitlease.core.ledger import (
     RingEntry,
     Ticket,
 )
-from gitlease.core.moves.operations import MAX_PATHS
+from gitlease.core.moves.operations import (
+    MAX_PATHS,
+    MAX_PATHS_LENGTH,
+    TAKEOVER,
+    Claim,
+    Event,
+    Operation,
+    Pick,
+    mark_claims_after_lapse,
+)
+from gitlease.core.moves.transitions import MOVES, StepRecord
 from gitlease.core.policy import Issues, person_key
 from gitlease.core.resources import (
     WHOLE,
@@ -320,3 +337,138 @@ def read_header(data: bytes) -> Header:
     except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
     return header
+
+
+# --- messages of steps ------------------------------------------------------------------------
+
+MAX_EVENTS = 200  # of one step, in its message
+RENEWAL = "step: renewal"
+DECISION = "step: decision"
+OPERATIONS = "operations: "
+
+
+def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool) -> str:
+    """The message of a step: the same for whoever carries it out."""
+    first = _subject(events[0]) if events else "change"
+    more = f" and {len(events) - 1} more" if len(events) > 1 else ""
+    lines = [json.dumps(_fields(e), ensure_ascii=False) for e in events[:MAX_EVENTS]]
+    step = RENEWAL if renewal else DECISION
+    return "\n".join([first + more, "", *lines, "", OPERATIONS + step_line(record), step, ""])
+
+
+def operations_line(message: str) -> str | None:
+    """What a message says of the operations of its step; None where it does not say it."""
+    lines = (line for line in message.split("\n") if line.startswith(OPERATIONS))
+    return next((line.removeprefix(OPERATIONS) for line in lines), None)
+
+
+def _subject(event: Event) -> str:
+    what = f" {event.resource}" if event.resource else ""
+    scope = f" (scope {event.scope})" if event.scope not in (None, "*") else ""
+    return f"{event.kind.replace('_', ' ')}{what}{scope} by {event.by}"
+
+
+def _fields(event: Event) -> dict[str, object]:
+    if event.kind in TAKEOVER:
+        event = event._replace(detail=None)  # the operations say it
+    return {key: value for key, value in event._asdict().items() if value is not None}
+
+
+def events_in(message: str) -> Iterator[Event]:
+    """The events that a commit's message tells, as far as they can be read."""
+    lines = (line for line in message.splitlines() if line.startswith("{"))
+    events = [event for line in lines if (event := _event_or_none(line))]
+    if any(event.kind in TAKEOVER for event in events):
+        with contextlib.suppress(BadStep):
+            claims = read_step(operations_line(message) or "").operations
+            deliberate = {x.id for x in claims if not isinstance(x, Claim) or x.replaces_edges}
+            return iter(mark_claims_after_lapse(events, deliberate))
+    return iter(events)
+
+
+def _event_or_none(line: str) -> Event | None:
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or not {"kind", "operation", "at", "by"} <= data.keys():
+        return None
+    known = {key: value for key, value in data.items() if key in Event._fields}
+    for key, value in known.items():
+        if key in ("at", "token"):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**18:
+                return None
+        elif (
+            not isinstance(value, str)
+            or len(value) > MAX_NOTE
+            or not value.replace("\n", "").replace("\t", "").isprintable()
+        ):
+            return None
+    return Event(**known) if known["at"] < 2 * 10**14 else None
+
+
+# --- the operations of a step, as one line of JSON ------------------------------------------------
+# It follows from the classes of the operations alone, fields with their default left out, and is
+# read back strictly: each step has one spelling.
+
+# A search is named by what it found.
+_KINDS = {kind.__name__: kind for kind in MOVES if kind is not Pick}
+_OPERATION_ID = re.compile(r"[!-~]{1,64}")  # one word of a line of the ring
+
+
+class BadStep(Invalid):
+    """A line that no step record reads as; the message says what is wrong with it."""
+
+
+def _read_text(key: str, data: Any) -> str:
+    return check_text(data, what=key, limit=MAX_PATHS_LENGTH, lines=True, blank=True)
+
+
+STEP = Codec(
+    BadStep,
+    {
+        str: Spelling(_read_text),
+        Resource: Spelling(lambda key, data: parse_resource(_read_text(key, data)), str),
+    },
+    sparse=True,
+)
+"""Values that may come from anybody, each written in one way."""
+
+
+def step_line(record: StepRecord) -> str:
+    """The line of a step. The actor that all its operations share stands in it once."""
+    facts = STEP.dump(record, "operations")
+    first = record.operations[0].actor
+    done = [
+        {"op": type(x).__name__, **STEP.dump(x, *(("actor",) if x.actor == first else ()))}
+        for x in record.operations
+    ]
+    line = {"at": facts.pop("at"), "actor": STEP.dump(first), "do": done, **facts}
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_step(line: str) -> StepRecord:
+    """The step of a line; BadStep for anything that ``step_line`` would not have written."""
+    try:
+        data = json.loads(line)
+        actor, listed = data.pop("actor"), data.pop("do")
+        if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEP:
+            raise BadStep(f"it does not have 1 to {MAX_STEP} operations")
+        operations = tuple(_read_operation(one, actor) for one in listed)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise BadStep("it is not the JSON of a step") from None
+    record = STEP.load(StepRecord, data, "a step", operations=operations)
+    if step_line(record) != line:
+        raise BadStep("it is not spelt as gitlease spells it")
+    return record
+
+
+def _read_operation(data: Any, actor: Any) -> Operation:
+    name = data.pop("op")
+    kind = _KINDS.get(name)
+    if kind is None:
+        raise BadStep(f"it has an operation {ascii(name)[:40]}, which is unknown here")
+    operation: Operation = STEP.load(kind, {"actor": actor, **data})
+    if not _OPERATION_ID.fullmatch(operation.id):
+        raise BadStep(f"{ascii(operation.id)[:40]} is not the id of an operation")
+    return operation

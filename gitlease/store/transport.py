@@ -10,22 +10,31 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean, hint, shown
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.ledger import Fate, Header
 from gitlease.core.work import Became, WorkPush
 from gitlease.engine.ports import Cause, Change, Swapped, doing
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep, is_private
 from gitlease.git.pushes import refs_in
 from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
-from gitlease.store.history import LedgerCommit, walk
-from gitlease.store.private_store import CacheDamaged, LooseObjects, PrivateStore
-from gitlease.store.tree import GitRecords, differences, read_ledger, write_step
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.storage import COPY_LOST, CopyLost, Move
+from gitlease.store.tree import (
+    GitRecords,
+    LedgerCommit,
+    StoreObjects,
+    read_commit,
+    read_state,
+    walk,
+    write_step,
+)
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
 MEMORY = 1024**3  # bytes that git may have for the few objects of a ledger
@@ -54,6 +63,7 @@ _HOLD = """#!/bin/sh
 cat >/dev/null; : >"$0.reached"
 while kill -0 PARENT && [ -e "$0" ]; do sleep 0.1; done 2>/dev/null; [ ! -e "$0" ]
 """
+_TRACE = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"}
 _DEBUG = {"GIT_TRANSPORT_HELPER_DEBUG": "1"}
 # A helper that compares, or that has git itself speak to the other end.
 _COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport connection ready"
@@ -97,8 +107,7 @@ class Watched:
     ``tip`` is its id at the last contact; ``""`` if that did not show it.
     """
 
-    def __init__(self) -> None:
-        self.ref = self.tip = ""
+    ref = tip = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +219,7 @@ def push_refs(
         args.append("--atomic")
     if remote.receive_pack:
         args.append(f"--receive-pack={remote.receive_pack}")
-    args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
-    for _, _, new in moves:
-        if not is_id(new):
-            # An empty source would delete the ref, and a server does not compare on delete.
-            raise Invalid(f"refusing to push {new!r}: it is not a commit id")
+    args += leases_of(moves)
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
     far, ours = is_far(remote.url), [ref for ref, _, _ in moves]
     if helper := helper_of(remote.effective or remote.url):
@@ -230,15 +235,15 @@ def push_refs(
                     "reach the repository by ssh, https or a path: git config lease.remote URL",
                 ),
             )
-    trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     with _listed_refs(watched) as listing:
-        env, place = {**(trace or {}), **listing}, [("core.hooksPath", hooks)] if hooks else []
+        env = {**(_TRACE if far else {}), **listing}
+        place = [("core.hooksPath", hooks)] if hooks else []
         result = _run_on_store(remote, store, args, timeout, env=env, settings=place)
     if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
         if _blames_store(result, store):
-            raise CacheDamaged("this clone's copy of the ledger is damaged")
+            raise CopyLost("git cannot read it")
     pushed = read_push(result, ours, timeout, far=far)
     # What a helper says of its own push is read back before it is believed.
     return replace(pushed, fate=Fate.UNDECIDED, sent=True) if helper else pushed
@@ -261,6 +266,15 @@ def _listed_refs(watched: Watched | None) -> Iterator[Mapping[str, str]]:
         yield {"GIT_TRACE_PACKET": file.name}
         found = next(filter(None, map(line.search, file)), None)
         watched.tip = "" if found is None else found[1].decode()
+
+
+def leases_of(moves: Sequence[tuple[str, str, str]], others: Iterable[str] = ()) -> list[str]:
+    """The words that have a push replace exactly what is expected, by ids and nothing else."""
+    for new in (*(new for _, _, new in moves), *others):
+        if not is_id(new):
+            # An empty source would delete the ref, and a server does not compare on delete.
+            raise Invalid(f"refusing to push {new!r}: it is not an object id")
+    return [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
 
 
 def helper_of(url: str) -> str:
@@ -328,17 +342,21 @@ def read_push(
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref in ours)
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
+    of_server = (x.removeprefix("remote:").strip() for x in said if x.startswith("remote:"))
+    printed = tuple(without_secrets(line) for line in of_server if line)
     if took:
-        return Swapped(fate=Fate.APPLIED, said=_printed_by_server(said))
+        return Swapped(fate=Fate.APPLIED, said=printed)
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
-    sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
+    # A git whose trace does not show that it listed the remote's refs proves nothing.
+    labels = '"label":"get_refs_list"', '"label":"push_refs"'
+    listed, began = (any(label in line for line in trace) for label in labels)
+    sent = began or not listed if far else _NO_REPOSITORY not in result.err or bool(flags)
     if flags and all(note == _STALE for _, note in flags.values()):
         sent = False  # git itself saw that the ref is not what was expected, before it sent
     if _NO_SERVER in result.err and not result.timed_out and not flags:
         sent, detail = False, "what answers at its URL is no git server that takes pushes"
     cause = _cause(result, notes, said)
-    printed = _printed_by_server(said)
     hints = dict.fromkeys(clean(x[1])[:300] for line in printed if (x := re.match(_HINT, line)))
     pushed = Swapped(
         fate=Fate.UNDECIDED,
@@ -361,21 +379,6 @@ def read_push(
     detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
     why = next((f" remote: {clean(x)[:300]}" for x in printed if not re.match(_HINT, x)), "")
     return replace(pushed, cause=Cause.WORK, detail=detail + why)
-
-
-def _printed_by_server(said: Sequence[str]) -> tuple[str, ...]:
-    lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
-    return tuple(without_secrets(line) for line in lines if line)
-
-
-def _was_sent(trace: Sequence[str]) -> bool:
-    """Whether git came as far as sending: it listed the remote's refs and began to push.
-
-    A git whose trace does not show the listing proves nothing, so that counts as sent.
-    """
-    listed = any('"label":"get_refs_list"' in line for line in trace)
-    began = any('"label":"push_refs"' in line for line in trace)
-    return began or not listed
 
 
 def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
@@ -414,14 +417,14 @@ def _blames_store(result: GitResult, store: str) -> bool:
     return blamed or re.search(_STORE, result.err) is not None
 
 
-def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError | CacheDamaged:
+def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError | CopyLost:
     said = result.err.splitlines()
     detail = detail_of(said, result, timeout)
     if not result.timed_out:
         if _is_of_other_format(result.err):
             return _other_format(detail)
         if _blames_store(result, store):
-            return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
+            return CopyLost(detail)
         if helper := re.search(_NOT_ALLOWED, result.err):
             every = ":".join((*ALLOWED_PROTOCOLS, helper[1]))
             return Invalid(
@@ -453,18 +456,15 @@ def push_work(
     ``objects`` is the folder with the objects of the ledgers.
     """
     moved = [one for one in work.refs if one.moves]
-    for new in (*(new for _, _, new in moves), *(x.new for x in moved if x.new)):
-        if not is_id(new):
-            raise Invalid(f"refusing to push {new!r}: it is not an object id")
     words = ["push", "--porcelain", *(["--atomic"] if work.atomic else []), "--no-verify"]
     words += ["--no-follow-tags", "--no-recurse-submodules", *work.words]
-    words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
+    words += leases_of(moves, (x.new for x in moved if x.new))
     # What is forced replaces exactly what was looked at, whatever it was forced with.
     words += [f"--force-with-lease={x.ref}:{x.old}" for x in moved if x.became is Became.FORCED]
     words += ["--", work.remote]
     words += [f"{new}:{ref}" for ref, _, new in moves] + [f"{x.new}:{x.ref}" for x in moved]
     far = is_far(work.url)
-    env = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else {}
+    env = {**_TRACE} if far else {}
     if objects:
         others = os.environ.get(_ALTERNATES, "")
         env[_ALTERNATES] = os.pathsep.join(filter(None, (others, as_entry(objects))))
@@ -480,7 +480,7 @@ def push_work(
         blamed = [x for x in result.err.splitlines() if x.startswith(("fatal:", "error:"))]
         ours = (os.path.dirname(objects), *(new for _, _, new in moves))
         if any(name in line for line in blamed for name in ours):
-            raise CacheDamaged("this clone's copy of the ledger is damaged")
+            raise CopyLost("git cannot read it")
     names = [x.ref for x in moved]
     return read_push(result, [ref for ref, _, _ in moves], work.seconds, far=far, work=names)
 
@@ -528,17 +528,8 @@ def run_in(
 # --- the refs of one remote, with their objects in a private store -----------------------------
 
 FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
-WHOLE = "--depth=2147483647"  # git's word for no end
+STATES_KEPT = 3
 _OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
-
-    layer: str
-    expected: str
-    new: str
 
 
 class GitRefs:
@@ -555,146 +546,127 @@ class GitRefs:
         prefix: str,
         *,
         time_limit: float,
-        watched: Watched,
+        watched: Watched | None = None,
+        has_format: bool = False,
     ) -> None:
         self._remote, self._store, self._state_path = remote, store, state
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
-        self._watched = watched
-        self._written: tuple[str, Ledger | None] = "", None  # the last step, not to be read back
+        self.watched = watched or Watched()
+        self._objects = StoreObjects(lambda: store.objects, store.lose)
+        self._kept: dict[tuple[int, str, str], tuple[Header, GitRecords]] = {}
+        self._has_format = has_format
+        self._keeping = threading.Lock()
 
-    # --- objects ----------------------------------------------------------------------------------
+    # --- the copy ---------------------------------------------------------------------------------
 
-    def read(self, version: str) -> Ledger:
-        written, ledger = self._written
-        return ledger if version == written and ledger else read_ledger(self.objects, version)
+    def read(self, layer: str, version: str) -> tuple[Header, GitRecords]:
+        if (found := self._kept.get((self._store.losses, layer, version))) is None:
+            found = read_state(self._objects, version, self._state_path(layer))
+            self._remember(layer, version, found)
+        return found
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        return differences(old, new)
+    def _remember(self, layer: str, version: str, state: tuple[Header, GitRecords]) -> None:
+        with self._keeping:  # threads of a gateway share this
+            while len(self._kept) >= STATES_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[self._store.losses, layer, version] = state
 
-    def lent(self, layer: str, ledger: Ledger) -> Ledger:
-        records = cast(GitRecords, ledger.records)
-        kept = self._state_path(layer)
-        return replace(ledger, records=records.handed_out(kept, self._store.lost))
-
-    def past(self, version: str) -> Iterator[LedgerCommit]:
-        return walk(self.objects, version)
+    def history(self, version: str, *, whole: bool = False) -> Iterator[LedgerCommit]:
+        before = version
+        for commit in walk(self._store.objects, version, self._objects):
+            yield commit
+            before = commit.before
+        if whole and before:
+            if self._store.is_cut():  # it is used on where the rest cannot be had
+                peek_refs(self._remote, self._store.path, ["HEAD"], timeout=self._limit)
+            self._store.lose()
+            raise CopyLost(f"the ledger's history cannot be read beyond {before}")
 
     def write(self, change: Change, *, replace_tip: bool) -> str:
         store, tip = self._store, change.base.version
         store.ready()
         try:
-            with store.in_use(), store.objects.together() as objects:
-                written = write_step(objects, change.decided, tip, replace_tip=replace_tip)
-        except Unreadable as error:
-            raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
+            with self._checked(), store.in_use(), store.objects.together() as objects:
+                decided = change.decided
+                version, state = write_step(objects, decided, tip, replace_tip=replace_tip)
         except FileNotFoundError:  # another process has made the store anew
-            raise CacheDamaged("the ledger's store was replaced") from None
+            store.lose()
+            raise CopyLost(COPY_LOST) from None
         except OSError as error:
             raise cannot_keep(store.path, error) from None
-        self._written = written
-        return written[0]
+        if state is not None:  # it is not read back
+            self._remember(change.base.layer, version, state)
+        return version
 
-    def keep(self, layer: str, version: str) -> None:
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Delete the copy where the block finds it damaged, or let go of what others deleted."""
+        try:
+            yield
+        except OtherFormat as other:  # nothing was sent: it can be made anew in that format
+            if self._has_format:
+                raise
+            self._has_format = True
+            self._store.switch()
+            raise CopyLost(other.message) from None
+        except (CopyLost, Unreadable) as error:
+            self._store.lose()
+            raise CopyLost(f"{COPY_LOST} ({error})") from None
+
+    def _keep(self, layer: str, version: str) -> None:
         # In a store made anew since, a ref would vouch for objects that are not there.
-        if version and not self._store.replaced():
+        if not self._store.replaced():
             with contextlib.suppress(OSError):
                 self._store.set_ref(known_ref(self._state_path(layer)), version)
         self._store.tidy()
-
-    def mend(self, tries: int) -> None:
-        self._written = "", None
-        if self._store.replaced():
-            self._store.let_go()
-        elif tries > 1 and self._store.move_aside():  # it was made anew: the disk takes nothing
-            return
-        elif tries:
-            self._store.delete()
-
-    @property
-    def objects(self) -> LooseObjects:
-        return self._store.objects
 
     # --- refs -------------------------------------------------------------------------------------
 
     def fetch(self, layer: str, known: str = "") -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
+        if known and self.watched.ref and not self.watched.tip:  # a fetch tells of no other ref
+            is_same = self.peek([layer]).get(layer) == known
+            if is_same and read_commit(self._store.objects, known) is not None:
+                return known
         try:
-            version = self._fetched_in_its_format(layer, first=not known)
+            version = self._fetched(layer, first=not known)
         except CannotKeep:
             if not self._store.move_aside():
                 raise
-            version = self._fetched_in_its_format(layer, first=True)
-        if version is None and known and self._answers_nothing():
+            version = self._fetched(layer, first=True)
+        url = self._remote.effective or self._remote.url
+        is_gone = version is None and known and re.match("(?i)https?://", url)
+        # A portal's page may stand in the place of the server: it has no refs.
+        if is_gone and not peek_refs(self._remote, self._store.path, (), timeout=self._limit):
             raise Unavailable(
                 "the remote cannot be reached: what answers at its URL shows no refs at all"
             )
         return version
 
-    def _answers_nothing(self) -> bool:
-        """Whether a portal's page may stand in the place of a server: it has no refs."""
-        url = self._remote.effective or self._remote.url
-        if not url.lower().startswith(("http://", "https://")):
-            return False
-        return not peek_refs(self._remote, self._store.path, (), timeout=self._limit)
-
-    def _fetched_in_its_format(self, layer: str, *, first: bool) -> str | None:
-        cut = f"--depth={FIRST_STEPS}"
-        try:
-            return self._fetched(layer, cut if first else "")
-        except OtherFormat:
-            self._store.switch()
-        return self._fetched(layer, cut)
-
-    def deepen(self, layer: str) -> bool:
-        if not self._store.is_cut():
-            return False
-        self._fetched(layer, WHOLE)
-        return True
-
-    def peek_at(self, remote: Remote, layer: str) -> str | None:
-        """The version of a layer's ref at another remote; None when there is none."""
-        ref = self._ref(layer)
-        self._store.ready()
-        return peek_refs(remote, self._store.path, [ref], timeout=self._limit).get(ref)
-
-    def use(self, remote: Remote) -> Remote:
-        """Read and write at another remote from now on; returns the former one."""
-        former, self._remote = self._remote, remote
-        return former
-
-    def fetch_from(self, remote: Remote, layer: str) -> str | None:
-        """The same, with its objects fetched."""
-        return self._fetched(layer, remote=remote)
-
-    def _fetched(self, layer: str, cut: str = "", remote: Remote | None = None) -> str | None:
-        """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
+    def _fetched(self, layer: str, *, first: bool) -> str | None:
+        # Each fetch has a ref of its own: two at once in one clone must not disturb each other.
         store, to = self._store, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
+        remote, ref, limit = self._remote, self._ref(layer), self._limit
         store.ready()
-        ref, place = self._ref(layer), remote or self._remote
         try:
-            with store.in_use(cutting=self._limit if cut else 0):
-                if cut != WHOLE and store.ref(known_ref(self._state_path(layer))):
-                    cut = ""  # another process of the clone brought it meanwhile
-                options = [cut] if cut else []
-                specs = [f"+{ref}:{to}"]
-                result = fetch_into(place, store.path, specs, *options, timeout=self._limit)
+            with self._checked(), store.in_use(cutting=limit if first else 0):
+                came = not first or store.ref(known_ref(self._state_path(layer)))  # by another
+                options, specs = [] if came else [f"--depth={FIRST_STEPS}"], [f"+{ref}:{to}"]
+                result = fetch_into(remote, store.path, specs, *options, timeout=limit)
                 if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
                     return None
                 if result.code or result.timed_out:
                     raise _fetch_error(result, store.path, self._limit)
                 if (version := store.ref(to)) is None:
-                    raise CacheDamaged("the fetched ledger cannot be read")
+                    raise CopyLost("the fetched ledger cannot be read")
+                self._keep(layer, version)
                 return version
-        except (Invalid, Unavailable) as error:
-            if not store.replaced():
-                raise
-            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
         finally:
             with contextlib.suppress(OSError):
                 store.set_ref(to, None)
 
-    def announce(self, layer: str) -> None:
+    def _announce(self, layer: str) -> None:
         if (marker := self._marker(layer)) is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with (
@@ -703,7 +675,7 @@ class GitRefs:
             ):
                 os.utime(opened.fileno())
 
-    def nearby(self, layer: str) -> str:
+    def watch(self, layer: str) -> str:
         with contextlib.suppress(OSError):  # nobody has announced anything yet
             if (marker := self._marker(layer)) is not None:
                 return str(os.lstat(marker).st_mtime_ns)
@@ -729,26 +701,32 @@ class GitRefs:
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         refs = {self._ref(layer): layer for layer in layers}
+        names = [*refs, *filter(None, [self.watched.ref])]
         self._store.ready()
-        names = [*refs, *filter(None, [self._watched.ref])]
-        found = peek_refs(self._remote, self._store.path, names, timeout=self._limit)
-        self._watched.tip = found.pop(self._watched.ref, "")
+        with self._checked():
+            found = peek_refs(self._remote, self._store.path, names, timeout=self._limit)
+        self.watched.tip = found.pop(self.watched.ref, "")
         return {refs[ref]: version for ref, version in found.items()}
 
     def swap(
         self, moves: Sequence[Move], work: WorkPush | None = None, *, hooks: str = ""
     ) -> Swapped:
+        """``hooks`` is a folder with a pre-push hook, if one is to run."""
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
-        path = self._store.path
-        terms: dict[str, Any] = {"timeout": self._limit, "hooks": hooks}
-        if work is None:
-            try:
-                pushed = push_refs(self._remote, path, named, self._watched, **terms)
-                return replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
-            except OtherFormat as other:  # nothing was sent: it can be made anew in that format
-                self._store.switch()
-                raise CacheDamaged(other.message) from None
-        return push_work(work, named, objects=os.path.join(path, "objects"))
+        path, limit = self._store.path, self._limit
+        with self._checked():
+            if work is None:
+                pushed = push_refs(
+                    self._remote, path, named, self.watched, timeout=limit, hooks=hooks
+                )
+                pushed = replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
+            else:
+                pushed = push_work(work, named, objects=os.path.join(path, "objects"))
+        for move in moves if pushed.fate is Fate.APPLIED else ():
+            self._keep(move.layer, move.new)
+            if move.ends:
+                self._announce(move.layer)
+        return pushed
 
     def _ref_hints(self, moves: Sequence[Move], pushed: Swapped) -> tuple[str, ...]:
         """The way out where a remote refuses to make a ref of this name."""
@@ -775,6 +753,11 @@ class GitRefs:
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return remote_refs(work, timeout=self._limit)
+
+    def at(self, remote: Remote, watched: Watched | None = None) -> GitRefs:
+        """The same refs of another remote, with their objects in the same store."""
+        terms: dict[str, Any] = {"time_limit": self._limit, "watched": watched, "has_format": True}
+        return GitRefs(remote, self._store, self._state_path, self._prefix, **terms)
 
     def _ref(self, layer: str) -> str:
         return f"{self._prefix}/{layer}"

@@ -7,18 +7,20 @@ ever checked out.
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.instant import MS
 from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Reach, State, heads_in, row_of
-from gitlease.core.ledger import LINES_READ, Damage, Ledger, Note, Notice, Ticket
-from gitlease.core.moves.transitions import Decided
+from gitlease.core.ledger import LINES_READ, Damage, Header, Ledger, Note, Notice, Ticket
+from gitlease.core.moves.operations import Event
+from gitlease.core.moves.transitions import Applied, Decided, StepRecord
 from gitlease.core.resources import Resource
 from gitlease.git.files import Unreadable, make_folders
 from gitlease.git.objects import (
@@ -35,8 +37,6 @@ from gitlease.git.objects import (
     read_tree,
     tree_bytes,
 )
-from gitlease.store.history import MAX_COMMIT, commit_bytes, read_commit
-from gitlease.store.private_store import GONE, CacheDamaged
 from gitlease.store.records import (
     FAN,
     FILE_NAME,
@@ -47,47 +47,53 @@ from gitlease.store.records import (
     MAX_RECORDS,
     NOTES,
     NOTICES,
+    RENEWAL,
     TICKETS,
     BadRecord,
+    BadStep,
     Listing,
     check_lease,
+    events_in,
     lease_file,
+    operations_line,
     read_header,
     read_lease,
+    read_step,
     resource_hash,
     write_header,
+    write_message,
 )
 from gitlease.store.state import load_text, store_text
+from gitlease.store.storage import COPY_LOST, CopyLost, StoredRecords
 
+MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
+MAX_MESSAGE = 512 * 1024  # bytes of one step
+MAX_STEPS = 1_000_000
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 LEASE_FOLDERS = ("leases", "paths")
 
 Entries = dict[str, TreeEntry]
 Folders = dict[str, Entries]  # by path
 Files = Mapping[str, bytes | None]  # by path: their bytes, None where one goes
-Lost = Callable[[Callable[[], bytes]], bytes]  # gets how to read an object, which is not there
 
 
 class StoreObjects:
     """The objects of a store, of which git has checked that they are complete.
 
-    Raises CacheDamaged for one that has been lost since, unless ``lost`` reads it after all.
+    One that has been lost since raises CopyLost, and ``delete`` is called before.
     """
 
-    def __init__(self, objects: GitObjects, lost: Lost | None = None) -> None:
-        self._objects, self._lost = objects, lost
-
-    def watched(self, lost: Lost | None) -> StoreObjects:
-        """The same, with what is done where one is lost."""
-        return StoreObjects(self._objects, lost)
+    def __init__(
+        self, objects: Callable[[], GitObjects], delete: Callable[[], None] = lambda: None
+    ) -> None:
+        self._objects, self._delete = objects, delete
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         try:
-            return self._objects.read(id, kind, limit)
+            return self._objects().read(id, kind, limit)
         except Absent:
-            if self._lost is not None:
-                return self._lost(lambda: self._objects.read(id, kind, limit))
-            raise CacheDamaged(f"{GONE} ({id})") from None
+            self._delete()
+            raise CopyLost(f"{COPY_LOST} ({id})") from None
 
 
 def read_file(objects: GitObjects, entry: TreeEntry, limit: int) -> bytes:
@@ -113,29 +119,18 @@ def read_folder(objects: GitObjects, id: str, what: str) -> Entries:
 
 
 class GitRecords:
-    """The records of one commit's tree: the store's side of a Ledger."""
+    """The records of one commit's tree; ``kept`` is the folder of what a clone keeps of them."""
 
-    def __init__(self, objects: StoreObjects, root: str) -> None:
-        self._objects, self.root, self._kept = objects, root, ""
+    def __init__(self, objects: GitObjects, root: str, kept: str = "") -> None:
+        self._objects, self.root, self._kept = objects, root, kept
         self.folders: Folders = {}  # those that were read so far
         self.parsed: dict[str, Lease | BadRecord] = {}  # by the ids of their files
         self._rows: dict[str, list[tuple[str, str]] | None] = {}
 
-    def of_tree(self, root: str, folders: Folders | None = None) -> GitRecords:
-        """The records of another tree: what both have is parsed once, or ``folders`` are known."""
-        other = GitRecords(self._objects.watched(None), root)
-        other.folders = folders or {}
-        if folders is None:  # else they would be more from step to step
-            other.parsed = self.parsed
-        return other
-
-    def handed_out(self, kept: str, lost: Lost) -> GitRecords:
-        """The same for whoever decides by them: what is ``lost`` is noticed when it is read.
-
-        ``kept`` is the folder of what the clone keeps of records.
-        """
-        other = copy.copy(self)
-        other._kept, other._objects = kept, self._objects.watched(lost)
+    def after(self, root: str, folders: Folders) -> GitRecords:
+        """The records of a tree that was just written, of which these folders are known."""
+        other = GitRecords(self._objects, root, self._kept)
+        other.folders = folders
         return other
 
     def of(self, resource: Resource) -> list[Lease]:
@@ -179,7 +174,7 @@ class GitRecords:
             rows = self._kept_rows(top, kept)
             live += [told for state, told in rows or () if state == LIVE]
             broken = (damaged_file(told) for state, told in rows or () if state == DAMAGED)
-            for found in self._every(top) if rows is None else map(self._at, broken):
+            for found in self._every(top) if rows is None else map(self.record_at, broken):
                 if isinstance(found, Damage):
                     damaged.append(found)
                 elif found.state is State.ACTIVE:
@@ -218,7 +213,7 @@ class GitRecords:
             if count > MAX_RECORDS:
                 raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
             for name in names:
-                yield self._at(f"{folder}/{name}")
+                yield self.record_at(f"{folder}/{name}")
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         return self._listed(NOTES, resource)
@@ -273,14 +268,36 @@ class GitRecords:
             raise Invalid(f"the ledger's {folder} is not a folder")
         return read_folder(self._objects, entry.id, folder)
 
-    def _at(self, file: str) -> Lease | Damage:
+    def record_at(self, file: str) -> Lease | Damage:
         try:
             return self.read_at(file)
         except BadRecord as error:
             return Damage(file, str(error))
 
+    def changed_since(self, before: StoredRecords | None) -> list[tuple[str, bool | None]]:
+        # Only the folders of records are looked into, two levels deep, and only where they differ:
+        # whatever else somebody pushed costs nothing.
+        old: Entries = {}
+        new: Entries = {}
+        for top in LEASE_FOLDERS:
+            was, now = _entries(before, top), _entries(self, top)
+            for fan in was.keys() | now.keys():
+                if was.get(fan) != now.get(fan) and FAN.fullmatch(fan):
+                    folder = f"{top}/{fan}"
+                    old |= {f"{folder}/{name}": x for name, x in _entries(before, folder).items()}
+                    new |= {f"{folder}/{name}": x for name, x in _entries(self, folder).items()}
+        gone = old.keys() - new.keys()
+        # A record that gains paths moves from one folder to the other: that is a change as well.
+        moved = {file.partition("/")[2] for file in gone}
+        found: list[tuple[str, bool | None]] = [(file, None) for file in gone]
+        for file, entry in new.items():
+            if old.get(file) != entry:
+                there = file in old or file.partition("/")[2] in moved
+                found.append((file, before is None or there))
+        return found
+
     def _lease(self, file: str) -> Lease:
-        found = self._at(file)
+        found = self.record_at(file)
         if isinstance(found, Damage):
             raise _damaged(found)
         return found
@@ -323,73 +340,35 @@ def _damaged(damage: Damage) -> Invalid:
     )
 
 
-def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | None]]:
-    """The lease files that differ between two states, and whether each was there; None when gone.
-
-    Only the folders of records are looked into, two levels deep, and only where they differ:
-    whatever else somebody pushed costs nothing. Without an old state all may have been there.
-    """
-    before: Entries = {}
-    after: Entries = {}
-    for top in LEASE_FOLDERS:
-        was, now = _entries(old, top), _entries(new, top)
-        for fan in was.keys() | now.keys():
-            if was.get(fan) != now.get(fan) and FAN.fullmatch(fan):
-                folder = f"{top}/{fan}"
-                before |= {f"{folder}/{name}": x for name, x in _entries(old, folder).items()}
-                after |= {f"{folder}/{name}": x for name, x in _entries(new, folder).items()}
-    gone = before.keys() - after.keys()
-    # A record that gains paths moves from one folder to the other: that is a change as well.
-    moved = {file.partition("/")[2] for file in gone}
-    found: list[tuple[str, bool | None]] = [(file, None) for file in gone]
-    for file, entry in after.items():
-        if before.get(file) != entry:
-            there = file in before or file.partition("/")[2] in moved
-            found.append((file, old is None or there))
-    return found
-
-
-def differences(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | None]]:
-    """The changed records without those that only let go of a lease."""
-    return [x for x in changed_records(old, new) if not (old and _lets_go_of(old, new, x[0]))]
-
-
-def _lets_go_of(old: Ledger, new: Ledger, file: str) -> bool:
-    """Whether the record of a file only lets go of the lease that was there before."""
+def _entries(records: StoredRecords | None, folder: str) -> Entries:
     try:
-        before, now = (cast("GitRecords", x.records).read_at(file) for x in (old, new))
-    except (Invalid, CacheDamaged, BadRecord):
-        return False
-    return now.lets_go_of(before)
-
-
-def _entries(ledger: Ledger | None, folder: str) -> Entries:
-    if ledger is None:
-        return {}
-    try:
-        return cast("GitRecords", ledger.records).entries(folder)
-    except (Invalid, CacheDamaged):
+        return records.entries(folder) if isinstance(records, GitRecords) else {}
+    except Invalid:
         return {}  # nothing in it can be read, so nothing in it is judged
 
 
 def read_ledger(objects: GitObjects, version: str) -> Ledger:
     """The ledger at a commit; Invalid when there is something else."""
-    kept = StoreObjects(objects)
+    return Ledger(*read_state(StoreObjects(lambda: objects), version))
+
+
+def read_state(objects: StoreObjects, version: str, kept: str = "") -> tuple[Header, GitRecords]:
+    """The header and the records at a commit; Invalid when there is something else."""
     try:
-        kept.read(version, COMMIT, MAX_COMMIT)
+        objects.read(version, COMMIT, MAX_COMMIT)
     except Unreadable as error:
         raise Invalid(f"the ledger's ref does not point to a commit: it {error}") from None
     commit = read_commit(objects, version)
     if commit is None:
         raise Invalid("the ledger's commit is malformed")
-    records = GitRecords(kept, commit.tree_id)
+    records = GitRecords(objects, commit.tree_id, kept)
     try:
         header = records.read(HEADER_FILE, MAX_HEADER)
     except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
     if header is None:
         raise Invalid(f"the ref does not hold a ledger: {HEADER_FILE} is missing")
-    return Ledger(read_header(header), records)
+    return read_header(header), records
 
 
 # --- what a clone keeps of the records that it has read ---------------------------------------
@@ -419,7 +398,12 @@ def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | 
     Of a record that is LIVE or ENDED its line, as ``row_of`` has it; of one that is DAMAGED its
     file. None where a folder itself is damaged, or too large.
     """
-    known, found, changed, count = _load(kept, top), dict[str, str](), False, 0
+    read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
+    parts = [] if read is None else read.split(_FOLDER)[1:]
+    # An odd line, of whoever wrote it, must not look like no rival.
+    is_sound = re.compile(_PART.format(top=top, heads="+" if top == "paths" else "*")).fullmatch
+    known = {x[:2]: x[3:] for x in parts} if all(map(is_sound, parts)) else {}
+    found, changed, count = dict[str, str](), False, 0
     try:
         every = tree.entries(top)
         for fan, entry in every.items():
@@ -446,14 +430,6 @@ def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | 
 def damaged_file(told: str) -> str:
     """The file that a row which is DAMAGED tells of."""
     return str(json.loads(told))
-
-
-def _load(kept: str, top: str) -> dict[str, str]:
-    read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
-    parts = [] if read is None else read.split(_FOLDER)[1:]
-    # An odd line, of whoever wrote it, must not look like no rival.
-    is_sound = re.compile(_PART.format(top=top, heads="+" if top == "paths" else "*")).fullmatch
-    return {x[:2]: x[3:] for x in parts} if all(map(is_sound, parts)) else {}
 
 
 def _read(tree: GitRecords, folder: str, lines: str) -> str:
@@ -484,33 +460,34 @@ def _line(tree: GitRecords, file: str, id: str) -> str:
 
 def write_step(
     objects: WritableObjects, decided: Decided, tip: str, *, replace_tip: bool
-) -> tuple[str, Ledger | None]:
+) -> tuple[str, tuple[Header, GitRecords] | None]:
     """Write a step on top of a tip (``""``: the first), or in its place.
 
-    Returns its commit, and the ledger there if it need not be read back.
+    Returns its commit, and what is there if it need not be read back.
     Raises Invalid, and Unreadable where the tip is not what git would have written.
     """
     below, parents = None, list[str]()
     if tip:
         base = read_commit(objects, tip)
         if base is None:
-            raise CacheDamaged(f"the ledger's commit {tip} cannot be read")
+            raise CopyLost(f"the ledger's commit {tip} cannot be read")
         below = base.tree_id
         parents = [*base.parent_ids] if replace_tip else [tip]
     applied, records = decided.applied, decided.applied.ledger.records
     changes, files = applied.ledger.changes, changed_files(applied.ledger)
     # What is damaged, and dropped, may be a folder with others in it.
-    known = isinstance(records, GitRecords) and records.root == below and not changes.dropped
-    folders = dict(cast(GitRecords, records).folders) if known else {}
+    before = records if isinstance(records, GitRecords) and not changes.dropped else None
+    before = before if before is not None and before.root == below else None
+    folders = dict(before.folders) if before else {}
     tree = write_tree(objects, below, files, folders)
     version = objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
-    if not known:
+    if before is None:
         return version, None
-    after = cast(GitRecords, records).of_tree(tree, folders)
+    after = before.after(tree, folders)
     for lease in (new for _, new in changes.leases.values() if new is not None):
         folder, _, name = lease_file(lease).rpartition("/")
         after.parsed[folders[folder][name].id] = lease
-    return version, Ledger(read_header(files[HEADER_FILE] or b""), after)
+    return version, (read_header(files[HEADER_FILE] or b""), after)
 
 
 def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
@@ -572,3 +549,108 @@ def _tree(
             there[name] = TreeEntry(name, FOLDER, objects.write(TREE, written))
     known[place] = dict(sorted(there.items()))
     return tree_bytes(there.values())
+
+
+# --- commits: one a step, whose bytes are the same for everybody --------------------------------
+
+NOBODY = "gitlease"  # where nothing is left of a holder's name
+
+_AROUND = "".join(map(chr, range(33))) + ",:;<>\"\\'"  # what git takes off a name's ends
+_ID = rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)"
+_TREE, _PARENT = re.compile(rb"tree " + _ID), re.compile(rb"parent " + _ID)
+_COMMITTER = re.compile(rb"\ncommitter [^\n]*> (\d{1,15}) [+-]\d{4}(?:\n|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCommit:
+    """A commit of a ledger. ``time`` is in seconds since the epoch, as whoever made it says.
+
+    ``objects`` has its records.
+    """
+
+    id: str
+    tree_id: str
+    parent_ids: tuple[str, ...]
+    time: int
+    message: str
+    objects: GitObjects = field(repr=False, compare=False)
+
+    @property
+    def only_renews(self) -> bool:
+        return self.message.rstrip().endswith("\n" + RENEWAL)
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether it only renews, and is not the first: the next renewal may replace it."""
+        return len(self.parent_ids) == 1 and self.only_renews
+
+    @property
+    def before(self) -> str:
+        return self.parent_ids[0] if self.parent_ids else ""
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(events_in(self.message))
+
+    @property
+    def operations(self) -> frozenset[str] | None:
+        try:
+            step = read_step(operations_line(self.message) or "")
+        except BadStep:
+            return None
+        return frozenset(operation.id for operation in step.operations)
+
+    @property
+    def records(self) -> GitRecords:
+        return GitRecords(self.objects, self.tree_id)
+
+
+def read_commit(
+    objects: GitObjects, version: str, stored: GitObjects | None = None
+) -> LedgerCommit | None:
+    """A commit of a ledger; None where there is none, or none that can be read.
+
+    Its records are ``stored`` there; without that among the same objects.
+    """
+    try:
+        head, _, message = objects.read(version, COMMIT, MAX_COMMIT).partition(b"\n\n")
+    except Unreadable:
+        return None
+    first, *lines = head.split(b"\n")
+    tree, committer = _TREE.fullmatch(first), _COMMITTER.search(head)
+    if tree is None or committer is None:
+        return None
+    parents = []
+    for line in lines:
+        if (parent := _PARENT.fullmatch(line)) is None:
+            break
+        parents.append(parent[1].decode())
+    # Whatever encoding it claims to have.
+    text = message.decode("utf-8", "replace")
+    made, kept = int(committer[1]), stored or objects
+    return LedgerCommit(version, tree[1].decode(), tuple(parents), made, text, kept)
+
+
+def walk(
+    objects: GitObjects, version: str, stored: GitObjects | None = None
+) -> Iterator[LedgerCommit]:
+    """The commits of a ledger, from one backwards, as far as they can be read."""
+    commit = read_commit(objects, version, stored)
+    for _ in range(MAX_STEPS):
+        if commit is None:
+            return
+        yield commit
+        commit = read_commit(objects, commit.before, stored) if commit.before else None
+
+
+def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Sequence[str]) -> bytes:
+    """The commit of a step: the same for whoever carries it out."""
+    holder = record.writer
+    email = holder.replace("<", "").replace(">", "")
+    name = email.split("@", 1)[0].strip().strip(_AROUND) or NOBODY
+    who = f"{name} <{email.strip(_AROUND) or NOBODY}> {record.at // MS} +0000"
+    message = write_message(applied.events, record, renewal=applied.only_renews)
+    if len(message.encode()) > MAX_MESSAGE:
+        raise UsageError("this is too large for one step of a ledger: split it up")
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    return "\n".join([*lines, f"author {who}", f"committer {who}", "", message]).encode()

@@ -26,7 +26,7 @@ from gitlease.git.files import (
 )
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
-from gitlease.store.history import STEP
+from gitlease.store.records import STEP
 from gitlease.store.state import Journal, JournalEntry
 from gitlease.tasks.scan import MAX_BYTES, OWN, Stamp, printable, stamp_of
 

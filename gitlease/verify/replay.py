@@ -20,10 +20,9 @@ from gitlease.core.policy import History, Rule
 from gitlease.git.objects import GitObjects
 from gitlease.git.repository import Pieces, Repository, ask, refusal
 from gitlease.server.receive import repeat_step, step_record
-from gitlease.store.history import LedgerCommit, is_renewal, read_commit
 from gitlease.store.private_store import LooseObjects
 from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, BadRecord, write_lease
-from gitlease.store.tree import GitRecords, changed_records, read_ledger
+from gitlease.store.tree import GitRecords, LedgerCommit, read_commit, read_ledger
 
 MAX_BROKEN = 1_000  # broken rules: after so many the check stops
 SECONDS = 600.0  # for one answer of git
@@ -217,7 +216,7 @@ class _Replay:
         self._breaks(tip, "rewound", "it was at the ref, but is no longer in the history")
 
     def _replaces(self, version: str, tip: str) -> bool:
-        if not is_renewal(self._objects, version):
+        if (there := read_commit(self._objects, version)) is None or not there.is_renewal:
             return False
         try:
             now, then = (read_ledger(self._objects, x).header for x in (version, tip))
@@ -258,7 +257,7 @@ def _check_replaced(
     reaches = bool(new.ring) and new.ring[0].revision <= old.revision + 1
     known = {entry.operation for entry in later} if reaches else None
     most = (new.revision - old.revision) * MAX_STEP
-    for file, was_there in changed_records(before, after):
+    for file, was_there in _records(after).changed_since(_records(before)):
         if not was_there:
             raise Illegal("record", f"{ascii(file)[:160]} is not of a lease that was there before")
         _check_renewed(file, before, after, most, known)

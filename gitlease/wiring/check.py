@@ -210,9 +210,10 @@ def _version(
         raise UsageError("a ledger in memory has no history to verify")
     name = place.layer
     store = place.store(SystemClock(), time_limit=TIME_LIMIT)
-    head = store.known(name) if cached else store.fetch(name)
     if not cached:
-        store.deepen(name)
+        store.fetch(name)
+        store.history(name, 10**9, older=True)
+    head = store.known(name)
     if head is None or not head.version:
         if cached:
             raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")

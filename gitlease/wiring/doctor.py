@@ -55,7 +55,8 @@ from gitlease.runs.records import RunsFolder
 from gitlease.settings.identity import AGENTS, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
-from gitlease.store.transport import Move, ask_about
+from gitlease.store.storage import Move
+from gitlease.store.transport import ask_about
 from gitlease.store.transport import held_up as held_up
 from gitlease.wiring.ledger import LedgerPlace, open_place
 from gitlease.wiring.words import to_add_extras
@@ -438,6 +439,7 @@ class TrialPush:
     def __init__(self, space: Workspace) -> None:
         self._ledger, self._prefix = space.ledger, space.settings.ref_prefix
         self._store = space.place.store(space.clock, time_limit=space.time_limit)
+        self._refs = space.place.refs(time_limit=space.time_limit)
 
     def prove_writable(self) -> str:
         """Push an empty step to the ref of the layer; return the ref."""
@@ -460,7 +462,7 @@ class TrialPush:
 
     def push(self, *moves: Move, hooks: str = "") -> Swapped:
         """Push these steps, all or none; ``hooks`` is a folder with a hook of git."""
-        return self._store.read_kept(moves[0].layer, lambda refs: refs.swap(moves, hooks=hooks))
+        return self._refs.swap(moves, hooks=hooks)
 
     def tip(self, layer: str) -> str | None:
         """The version of a layer that the remote has now."""

@@ -18,7 +18,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, Ways, without_secrets
+from gitlease.git.repository import Repository, without_secrets
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.schema import Found
 from gitlease.settings.sources import (
@@ -201,40 +201,42 @@ class LedgerPlace:
         """
         if self.given is not None:
             return self.given
-        url = self.location.url
+        url, name, alone = self.location.url, self.location.name, tuple[str, ...]()
+        place = shown = without_secrets(url or "")
         if url is None:
+            place = "the local ledger of this clone"
+            why = "" if self.local else "there is no remote: "
+            alone = (f"{why}this is {place}, which nobody else sees",)
+        elif name:
+            place = f"{name} ({shown})"
+        refs = self.refs(time_limit=time_limit, watched=watched)
+        facts = None if url is None else self._facts(refs)
+
+        def state(layer: str) -> StateFolder:
+            return StateFolder(self.state(layer), on_move=lambda: head_moved(self.private))
+
+        return stores.RefLedgerStore(
+            refs, state, clock, place, warnings=alone, facts=facts, beside_work=refs
+        )
+
+    def refs(self, *, time_limit: float, watched: stores.Watched | None = None) -> stores.GitRefs:
+        """The refs on which the ledgers there lie."""
+        if (url := self.location.url) is None:
             own = os.path.join(self.private, "local.git")
             stores.make_folder(self.private)
             stores.make_bare(own)
-            remote = stores.Remote(url=own, folder=self.private)
-            place = "the local ledger of this clone"
-            why = "" if self.local else "there is no remote: "
-            warnings: tuple[str, ...] = (
-                f"{why}this is the local ledger of this clone, which nobody else sees",
-            )
+            remote, prefix = stores.Remote(url=own, folder=self.private), "refs/gitlease"
         else:
-            remote = self.remote_at(url, self.location.name)
-            shown = without_secrets(url)
-            place = f"{self.location.name} ({shown})" if self.location.name else shown
-            warnings = ()
+            remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
         id_bytes = (
             stores.SHA256 if url and self.repository.object_format == "sha256" else stores.SHA1
         )
-        prefix = "refs/gitlease" if url is None else self.settings.ref_prefix
-        store, watched = stores.PrivateStore(self.objects, id_bytes), watched or stores.Watched()
-        return stores.RefLedgerStore(
-            stores.GitRefs(
-                remote, store, self.state, prefix, time_limit=time_limit, watched=watched
-            ),
-            lambda x: StateFolder(self.state(x), on_move=lambda: head_moved(self.private)),
-            clock,
-            place,
-            warnings=warnings,
-            facts=None if url is None else self._facts(),
-            watched=watched,
+        store = stores.PrivateStore(self.objects, id_bytes)
+        return stores.GitRefs(
+            remote, store, self.state, prefix, time_limit=time_limit, watched=watched
         )
 
-    def _facts(self) -> stores.RemoteFacts:
+    def _facts(self, refs: stores.GitRefs) -> stores.RemoteFacts:
         """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
 
@@ -243,6 +245,13 @@ class LedgerPlace:
 
         if ways is None:
             return stores.RemoteFacts(recorded=recorded)
+
+        def others() -> Sequence[tuple[str, stores.GitRefs]]:
+            names, here = repository.remote_names(), (ways.reads, *ways.writes)
+            urls = {x: repository.ways_to(x) for x in (() if location.explicit else names)}
+            apart = {x: self.remote_at(y.fetch, x) for x, y in urls.items() if y.reads not in here}
+            return [(x, refs.at(remote)) for x, remote in apart.items()]
+
         ends = without_secrets(ways.reads), without_secrets(ways.writes[0])
         problem, place = "", location.name or "the remote"
         if len(ways.writes) > 1:
@@ -252,30 +261,21 @@ class LedgerPlace:
             problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
         shown = without_secrets(ways.fetch)
         works = repository.ways_to(ways.fetch).writes == (ways.reads,)
+        elsewhere = None
+        if location.fetched_elsewhere:  # for pushes as well: the longest rule counts, and the first
+            remote = self.remote_at(ways.fetch, location.name)
+            settings = ((f"url.{ways.reads}.pushInsteadOf", ways.fetch), *remote.settings)
+            remote = replace(remote, effective=ways.reads, settings=settings)
+            elsewhere = refs.at(remote, refs.watched)
         return stores.RemoteFacts(
             problem=problem,
             way_out=stores.use_the_fetched(shown) if works else (stores.NAME_REMOTE, stores.RULES),
             ends=ends,
-            fetch=self._where_fetched(ways) if location.fetched_elsewhere else None,
+            fetch=elsewhere,
             fetched_at=f"{location.name} ({shown})" if location.name else shown,
             recorded=recorded,
-            others=lambda: () if location.explicit else self._other_remotes(ways),
+            others=others,
         )
-
-    def _where_fetched(self, ways: Ways) -> stores.Remote:
-        """The repository that others fetch from, for pushes as well."""
-        remote = self.remote_at(ways.fetch, self.location.name)
-        # The longest rule counts, and of two the first: no other sends pushes elsewhere.
-        rule = (f"url.{ways.reads}.pushInsteadOf", ways.fetch)
-        return replace(remote, effective=ways.reads, settings=(rule, *remote.settings))
-
-    def _other_remotes(self, ways: Ways) -> Sequence[tuple[str, stores.Remote]]:
-        found = []
-        for name in self.repository.remote_names():
-            other = self.repository.ways_to(name)
-            if other.reads not in (ways.reads, *ways.writes):
-                found.append((name, self.remote_at(other.fetch, name)))
-        return found
 
     def remote_at(self, url: str, name: str | None) -> stores.Remote:
         """How git reaches a URL: with the settings of this clone."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from support.clock import ManualClock
 from support.memory import MemoryClone
 
-from gitlease.core import Fate, WorkPush
+from gitlease.core import Fate
 from gitlease.engine import Cause, LedgerStore, Swapped
 from gitlease.store import MemoryStorage, Move, RefLedgerStore
 
@@ -18,10 +18,10 @@ class Remote(MemoryStorage):
 
     only_appends = False
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
-        if self.only_appends and any(next(self.past(x.new)).before != x.expected for x in moves):
+    def swap(self, moves: Sequence[Move]) -> Swapped:
+        if self.only_appends and any(next(self.history(x.new)).before != x.expected for x in moves):
             return Swapped(Fate.UNDECIDED, cause=Cause.REFUSED, detail="only appends here")
-        return super().swap(moves, work)
+        return super().swap(moves)
 
 
 class MemoryPlace:

@@ -242,14 +242,6 @@ class LedgerStoreContract:
         assert found == {("lexer", KIM.holder), ("parser", JO.holder)}
         assert {str(x.resource) for x in ledger.leases_with_paths()} == {"F002", "src/Café.py"}
 
-    def test_a_ledger_of_many_leases_is_read_whole(self, place: Place) -> None:
-        for first in (0, 50):
-            act(place, 1, *(claim(JO, f"task-{first + n}") for n in range(50)))
-        act(place, 2, claim(KIM, "one-more"))
-        ledger = ledger_at(place.store(3).fetch(LAYER))
-        assert [x.holder for x in ledger.leases_of(parse_resource("task-42"))] == [JO.holder]
-        assert len({x.token for x in ledger.every_lease()}) == len(ledger.every_lease()) == 101
-
     # --- several layers ---------------------------------------------------------------------------
 
     def test_several_layers_move_together(self, place: Place) -> None:

@@ -238,7 +238,7 @@ def test_what_was_renewed_along_can_be_ended_at_once(world: World, verb: str) ->
 POINTS = (
     (MemoryState, "add_pending"),
     (RefLedgerStore, "_swap"),
-    (RefLedgerStore, "_adopted"),
+    (RefLedgerStore, "adopt"),
     (RefLedgerStore, "forget_pending"),
 )
 

@@ -68,13 +68,14 @@ LEDGERS = {
         "        self._store.forget_pending(prepared)\n        return UnknownOutcome(",
     ),
     "a push without a lease on the ledger": (
-        'args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
+        "args += leases_of(moves)",
         'args += ["--force"]',
     ),
     "several ledgers pushed one by one": ('        args.append("--atomic")\n', "        pass\n"),
     "a read-back skipped": (
         "return self._read_back(prepared, pushed, work)",
-        "return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))",
+        "return Swapped(Fate.APPLIED, {x: self.adopt(y, prepared.versions[x])"
+        " for x, y in prepared.changes.items()})",
     ),
     "silence taken for a loss": (
         "            return Fate.UNDECIDED\n        fate = head.ledger",
@@ -98,7 +99,7 @@ LEDGERS = {
         "if change.base.ledger is None:",
     ),
     "a renewal in the place of a decision": (
-        'return decision(self._past, base) not in ("", base)',
+        'return decision(self.storage, base) not in ("", base)',
         "return True",
     ),
     "a first sighting taken for a change": (
@@ -129,7 +130,7 @@ LEDGERS = {
     ),
     "another's grant counted from one's own note": ("since=since if ms else None", "since=None"),
     "a rollback believed once it was overtaken": (
-        "header.revision <= before.revision or not self._goes_on(before, ledger, version)",
+        "header.revision <= before.revision or not self._goes_on(layer, before, ledger, version)",
         "header.revision <= before.revision",
     ),
     "a renewal that was rolled back forgotten": (

@@ -17,7 +17,7 @@ OUTSIDE = {
     ),
     "what was written not compared": ("    if expected == tree:\n", "    if expected:\n"),
     "what a commit tells not compared": (
-        "if objects.read(version, COMMIT, history.MAX_COMMIT) != expected:",
+        "if objects.read(version, COMMIT, tree.MAX_COMMIT) != expected:",
         "if not expected:",
     ),
     "a step pushed under another's name": ("    _check_writer(record, pusher)\n", ""),
@@ -57,7 +57,7 @@ OUTSIDE = {
         "for x in moved if not x.ref]",
     ),
     "a fenced push without a lease on the ledger": (
-        'words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]',
+        "words += leases_of(moves, (x.new for x in moved if x.new))",
         'words += ["--force"] if moves else []',
     ),
     "a ref of the repository that follows a ledger": (

@@ -36,9 +36,9 @@ from gitlease.core import (
     Barrier,
     Fate,
     GitleaseError,
+    Header,
     Instant,
     Lease,
-    Ledger,
     Moment,
     Resource,
     State,
@@ -47,7 +47,7 @@ from gitlease.core import (
     holder_has,
 )
 from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, Swapped, transaction
-from gitlease.store import Move, RefLedgerStore, Storage, lease_file
+from gitlease.store import Move, RefLedgerStore, SharedWithWork, Storage, StoredRecords
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"
@@ -109,7 +109,7 @@ class _Ids:
         return self._process
 
 
-class Remote(Storage):
+class Remote(Storage, SharedWithWork):
     """The remote as one process reaches it, and the objects that clients share."""
 
     def __init__(self, process: Process) -> None:
@@ -130,6 +130,9 @@ class Remote(Storage):
         if answer == SILENCE:
             raise Unavailable("the remote cannot be reached")
         return answer
+
+    def watch(self, layer: str) -> str:
+        return ""
 
     def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         (move,) = moves
@@ -177,30 +180,17 @@ class Remote(Storage):
             if not was or (grant, was.renewed_at) not in asked:
                 raise Broken(f"S7: {grant.resource} was renewed along, and nobody asked for that")
 
-    def read(self, version: str) -> Ledger:
+    def read(self, layer: str, version: str) -> tuple[Header, StoredRecords]:
         found = self._versions.by_name[version]
-        return Ledger(header=found.header, records=found)
+        return found.header, found
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        before = {} if old is None else {lease.key: lease for lease in old.every_lease()}
-        after = {lease.key: lease for lease in new.every_lease()}
-        changed: list[tuple[str, bool | None]] = [
-            (lease_file(lease), None) for key, lease in before.items() if key not in after
-        ]
-        changed += [
-            (lease_file(lease), old is None or key in before)
-            for key, lease in after.items()
-            if before.get(key) != lease
-        ]
-        return changed
-
-    def past(self, version: str) -> Iterator[MemoryStep]:
+    def history(self, version: str, *, whole: bool = False) -> Iterator[MemoryStep]:
         at: Version | None = self._versions.by_name[version]
         while at is not None:
             before = at.parent.name if at.parent else ""
             renewal = at.renewal and bool(before)
             # Nobody watches here, and the ring is long enough for all that is played.
-            yield MemoryStep(at.name, before, renewal, (), None)
+            yield MemoryStep(at.name, before, renewal, (), None, at)
             at = at.parent
 
 
@@ -260,7 +250,7 @@ def run(
 ) -> Waiting | Ended:
     """Carry out one command as far as its answers go."""
     remote = Remote(process)
-    store = Store(remote, lambda _layer: process.disk, process, "origin")
+    store = Store(remote, lambda _layer: process.disk, process, "origin", beside_work=remote)
     store.process = process
     actor = process.actor
     files = Files() if what in TASKS else NoTaskFiles()
@@ -342,7 +332,9 @@ def believed(process: Process) -> list[Lease]:
     now = process.now()
     kept = {x.grant.lease_id for x in process.disk.kept if x.left_ms(now) > 0}
     remote = Remote(process)
-    head = Store(remote, lambda _layer: process.disk, process, "origin").known(LAYER)
+    head = Store(remote, lambda _layer: process.disk, process, "origin", beside_work=remote).known(
+        LAYER
+    )
     assert head is not None
     moment = Moment(now=now, seen=head.seen)
     return [x for x in own if x.lease_id in kept or holder_has(x, moment)]

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from support.memory import ComparedRecords
+
 from gitlease.core import (
     JSON,
     MS,
@@ -41,7 +43,7 @@ COUNTED = 1_000  # ids of one command
 
 
 @dataclass(eq=False)
-class Version:
+class Version(ComparedRecords):
     """One state of the ledger: its records, and the step that made it of ``base``.
 
     ``by`` and ``runs`` are who made it: the persons, and each with its session. ``at`` is their

@@ -109,10 +109,8 @@ def test_helper_that_compares_is_read_back(
     [
         ("/srv/x.git", ""),
         ("git@host:x.git", ""),
-        ("HTTPS://host/x", ""),
         ("file:///x", ""),
         ("codecommit::eu://x", "codecommit"),
-        ("keybase://private/x", "keybase"),
     ],
 )
 def test_git_knows_its_own_transports(url: str, name: str) -> None:

@@ -76,8 +76,10 @@ class Objects:
         )
         return self.write("tree", b"".join(lines))
 
-    def records(self, files: dict[str, bytes], modes: dict[str, str] | None = None) -> GitRecords:
-        return GitRecords(StoreObjects(self), self.tree(files, modes or {}))
+    def records(
+        self, files: dict[str, bytes], modes: dict[str, str] | None = None, kept: str = ""
+    ) -> GitRecords:
+        return GitRecords(StoreObjects(lambda: self), self.tree(files, modes or {}), kept)
 
 
 def files_of(leases: Sequence[Lease]) -> dict[str, bytes]:
@@ -107,10 +109,6 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 # --- the same answers ---------------------------------------------------------------------------
-
-
-def never_lost(read: Callable[[], bytes]) -> bytes:
-    raise AssertionError(read)
 
 
 class Plain:
@@ -158,8 +156,7 @@ def test_the_rivals_are_those_of_a_full_reading(
     with tempfile.TemporaryDirectory() as kept:
         for leases in steps:
             full = objects.records(files_of(leases))
-            again = objects.records(files_of(leases))
-            fast = again.handed_out(kept, never_lost)
+            fast = objects.records(files_of(leases), kept=kept)
             asked = (task, "*", (text,)) if named else (wanted, "*", ())
             read = [Ledger(make_header(), x) for x in (Plain(full), fast)]
             assert rivals_of(read[1], *asked) == rivals_of(read[0], *asked)
@@ -189,22 +186,20 @@ def test_damage_is_what_a_full_reading_says(
     """S9; and a record that cannot be read keeps everybody out, also from what was kept."""
     objects, sound = Objects(), files_of(many(3))
     kept, reach = str(tmp_path), Reach.of_patterns(["elsewhere/"])
-    assert list(objects.records(sound).handed_out(kept, never_lost).near(reach)) == []
+    assert list(objects.records(sound, kept=kept).near(reach)) == []
     wrong, modes = broken
     files = {k: v for k, v in sound.items() if "paths" not in wrong} | wrong
     full = outcome(lambda: list(objects.records(files, modes).with_paths()))
     live = objects.records(files, modes).live()
     for _ in range(2):
-        near = outcome(
-            lambda: list(objects.records(files, modes).handed_out(kept, never_lost).near(reach))
-        )
+        near = outcome(lambda: list(objects.records(files, modes, kept=kept).near(reach)))
         assert near == (full if isinstance(full, str) else [])
-        rows, damaged = objects.records(files, modes).handed_out(kept, never_lost).live()
+        rows, damaged = objects.records(files, modes, kept=kept).live()
         assert (sorted(rows.rows), damaged) == (sorted(live[0].rows), live[1])
         every = objects.records(files, modes).every()
         assert damaged == [x for x in every if isinstance(x, Damage)]
     assert damaged
-    assert list(objects.records(sound).handed_out(kept, never_lost).near(reach)) == []
+    assert list(objects.records(sound, kept=kept).near(reach)) == []
 
 
 def outcome(act: Callable[[], list[Lease]]) -> list[Lease] | str:
@@ -220,22 +215,22 @@ def test_what_is_kept_is_read_anew_where_it_is_damaged(
 ) -> None:
     objects, files, kept = Objects(), files_of(many(20)), str(tmp_path)
     reach, file = Reach.of_patterns(["src/part00003/x"]), Path(file_of_rows(kept, "paths"))
-    first = list(objects.records(files).handed_out(kept, never_lost).near(reach))
+    first = list(objects.records(files, kept=kept).near(reach))
     assert [str(x.resource) for x in first] == ["src/part00003"]
     sound = file.read_bytes()
     for data in (junk, sound + junk + b"x", sound[:-1], sound.replace(b"part00003", b"part00004")):
         file.write_bytes(data)
         parsed.clear()
-        assert list(objects.records(files).handed_out(kept, never_lost).near(reach)) == first
+        assert list(objects.records(files, kept=kept).near(reach)) == first
         assert (len(parsed), file.read_bytes()) == (20, sound)
     parsed.clear()
-    assert list(objects.records(files).handed_out(kept, never_lost).near(reach)) == first
+    assert list(objects.records(files, kept=kept).near(reach)) == first
     assert len(parsed) == 1  # the one that is near, once more and strictly
 
 
 def test_where_nothing_can_be_kept_everything_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    found = Objects().records(files_of(many(3))).handed_out(str(tmp_path / "file"), never_lost)
+    found = Objects().records(files_of(many(3)), kept=str(tmp_path / "file"))
     assert len(list(found.near(Reach.of_patterns(["src/"])))) == 3
 
 
@@ -243,9 +238,9 @@ def test_more_records_than_a_ledger_can_have_are_refused_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree, "MAX_RECORDS", 10)
-    found = Objects().records(files_of(many(11)))
+    found = Objects().records(files_of(many(11)), kept=str(tmp_path))
     with pytest.raises(Invalid):
-        list(found.handed_out(str(tmp_path), never_lost).near(Reach.of_patterns(["src/"])))
+        list(found.near(Reach.of_patterns(["src/"])))
 
 
 # --- exact counts -------------------------------------------------------------------------------

@@ -83,15 +83,6 @@ def test_a_ledger_in_a_reftable(reftable: Remote, tmp_path: Path) -> None:
     live_with_it(reftable, tmp_path)
 
 
-def test_the_first_contact_finds_the_format(sha256: Remote, tmp_path: Path) -> None:
-    ada = desk(sha256, tmp_path, "ada")
-    ada.document("claim", "F001")
-    assert stores(ada) == ["sha256"]
-    before = sha256.connections()
-    ada.document("renew", "F001")
-    assert sha256.connections() == before + 1
-
-
 @pytest.mark.parametrize(("own", "ledger"), [(SHA256, ()), ((), SHA256)], ids=["new", "old"])
 def test_a_ledger_of_another_format_than_the_repository(
     own: tuple[str, ...], ledger: tuple[str, ...], tmp_path: Path, servers: Servers

@@ -41,7 +41,16 @@ from gitlease.core import (
 )
 from gitlease.engine import Cause, Change, Clock, Pending, Swapped
 from gitlease.guard import CachedLedger, IdleMarker, Unreachable
-from gitlease.store import Known, Move, RefLedgerStore, StateFolder, Storage, lease_file
+from gitlease.store import (
+    Known,
+    Move,
+    RefLedgerStore,
+    SharedWithWork,
+    StateFolder,
+    Storage,
+    StoredRecords,
+    lease_file,
+)
 
 T = TypeVar("T")
 
@@ -102,7 +111,28 @@ class Step:
         )
 
 
-class MemoryRecords:
+class ComparedRecords(StoredRecords):
+    """Records that are looked through one by one."""
+
+    def record_at(self, file: str) -> Lease | Damage:
+        found = (x for x in self.every() if isinstance(x, Lease) and lease_file(x) == file)
+        return next(found, Damage(file, "missing"))
+
+    def changed_since(self, before: StoredRecords | None) -> list[tuple[str, bool | None]]:
+        old, new = (
+            {x.key: x for x in ([] if y is None else y.every()) if isinstance(x, Lease)}
+            for y in (before, self)
+        )
+        ended = ((lease_file(x), None) for key, x in old.items() if key not in new)
+        changed = (
+            (lease_file(x), before is None or key in old)
+            for key, x in new.items()
+            if old.get(key) != x
+        )
+        return [*ended, *changed]
+
+
+class MemoryRecords(ComparedRecords):
     """The records of one version: the store's side of a Ledger."""
 
     def __init__(self, step: Step) -> None:
@@ -260,12 +290,15 @@ class MemoryRemote:
         self.steps.setdefault(version, step)
         return version
 
-    def ledger(self, version: str) -> Ledger:
+    def state(self, version: str) -> tuple[Header, MemoryRecords]:
         """The ledger at a version; Invalid where there is none."""
         if version not in self.steps:
             raise Invalid(f"the ledger's version {version} cannot be read")
         step = self.steps[version]
-        return Ledger(header=step.header, records=MemoryRecords(step))
+        return step.header, MemoryRecords(step)
+
+    def ledger(self, version: str) -> Ledger:
+        return Ledger(*self.state(version))
 
     def _answer(self, kind: str, layer: str) -> str | None:
         fault = self._begin(kind, self.fetches)
@@ -374,35 +407,26 @@ class MemoryStep(NamedTuple):
     is_renewal: bool
     events: tuple[Event, ...]
     operations: frozenset[str] | None
+    records: StoredRecords
+    time: int = 0
 
 
-class MemoryRefs(Storage):
+class MemoryRefs(Storage, SharedWithWork):
     """The refs of a MemoryRemote; its versions need no fetching to be read."""
 
     def __init__(self, remote: MemoryRemote) -> None:
         self._remote = remote
 
-    def read(self, version: str) -> Ledger:
-        return self._remote.ledger(version)
+    def read(self, layer: str, version: str) -> tuple[Header, StoredRecords]:
+        return self._remote.state(version)
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
-        before = {} if old is None else {lease.key: lease for lease in old.every_lease()}
-        after = {lease.key: lease for lease in new.every_lease()}
-        changed: list[tuple[str, bool | None]] = [
-            (lease_file(lease), None) for key, lease in before.items() if key not in after
-        ]
-        for key, lease in after.items():
-            old_one = before.get(key)
-            if old_one != lease and not (old_one and lease.lets_go_of(old_one)):
-                changed.append((lease_file(lease), old is None or key in before))
-        return changed
-
-    def past(self, version: str) -> Iterator[MemoryStep]:
+    def history(self, version: str, *, whole: bool = False) -> Iterator[MemoryStep]:
         while version:
             step = self._remote.steps[version]
             done = (x.operation for x in step.header.ring if x.revision == step.header.revision)
             renewal = step.renewal and bool(step.parent)
-            yield MemoryStep(version, step.parent, renewal, tuple(step.events), frozenset(done))
+            events, records = tuple(step.events), MemoryRecords(step)
+            yield MemoryStep(version, step.parent, renewal, events, frozenset(done), records)
             version = step.parent
 
     def fetch(self, layer: str, known: str = "") -> str | None:
@@ -413,6 +437,9 @@ class MemoryRefs(Storage):
 
     def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         return self._remote.push(moves, () if work is None else work.refs)
+
+    def watch(self, layer: str) -> str:
+        return ""
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return self._remote.work_at([x.ref for x in work.refs])
@@ -432,7 +459,8 @@ def memory_ledger_store(
     place: str = "memory",
 ) -> RefLedgerStore:
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
-    return RefLedgerStore(MemoryRefs(remote), (clone or MemoryClone()).state, clock, place)
+    refs, state = MemoryRefs(remote), (clone or MemoryClone()).state
+    return RefLedgerStore(refs, state, clock, place, beside_work=refs)
 
 
 class MemoryWatch:

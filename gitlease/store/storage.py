@@ -1,0 +1,164 @@
+"""An engine in which ledgers lie, such as git: what it has to offer, and what its past tells.
+
+Nothing here speaks of git. A version is the engine's own name for one state of one ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from gitlease import core
+from gitlease.core.errors import HeadGone
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Lease
+from gitlease.core.ledger import Damage, Header, Records
+from gitlease.engine.ports import Change, Swapped
+
+COPY_LOST = "this clone's copy of the ledger was damaged, and is fetched again: try again"
+
+
+class CopyLost(HeadGone):
+    """This clone's copy of the ledgers could not be read, and was deleted: fetch again.
+
+    No rule takes it for a refusal.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The ledger of a layer moves from the version that is expected (``""``: none) to a new one.
+
+    ``ends``: a lease ends, for which others may wait.
+    """
+
+    layer: str
+    expected: str
+    new: str
+    ends: bool = False
+
+
+class StoredRecords(Records, Protocol):
+    """The records of one state, which lie in files, as ``lease_file`` names them."""
+
+    def record_at(self, file: str) -> Lease | Damage:
+        """The record of a file."""
+
+    def changed_since(self, before: StoredRecords | None) -> Sequence[tuple[str, bool | None]]:
+        """The files that differ, and whether each was there before; None if it ended.
+
+        Without an earlier state all may have been there.
+        """
+
+
+class PastStep(Protocol):
+    """A state of a ledger: its version, that ``before`` it (``""``: none), and its step's events.
+
+    ``operations`` has their ids, None if the step does not tell them. ``is_renewal``: the next
+    renewal may take its place. ``time`` is in seconds since the epoch, as its writer says.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def before(self) -> str: ...
+    @property
+    def is_renewal(self) -> bool: ...
+    @property
+    def time(self) -> int: ...
+    @property
+    def events(self) -> tuple[core.Event, ...]: ...
+    @property
+    def operations(self) -> frozenset[str] | None: ...
+    @property
+    def records(self) -> StoredRecords: ...
+
+
+class Storage(Protocol):
+    """Ledgers, one for each layer, with the states that they had.
+
+    What a process keeps of them is a copy: where it cannot be read it is deleted and CopyLost
+    raised, and a fetch brings it again. A method that asks the engine raises Unavailable if it
+    cannot be reached, and Denied if it refuses.
+    """
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        """The versions now by layer, not to be read yet, of the ledgers that are there."""
+
+    def fetch(self, layer: str, known: str = "") -> str | None:
+        """The version now, readable from now on; None if there is none.
+
+        Without a ``known`` version the oldest history may be left out.
+        """
+
+    def read(self, layer: str, version: str) -> tuple[Header, StoredRecords]:
+        """What a version holds, without asking. Raises Invalid if it is no ledger."""
+
+    def history(self, version: str, *, whole: bool = False) -> Iterator[PastStep]:
+        """The states up to a version, the newest first, as far back as they are here.
+
+        ``whole``: CopyLost where the beginning is not here, so that a fetch brings all.
+        """
+
+    def write(self, change: Change, *, replace_tip: bool) -> str:
+        """Write a step on top of its base, or in the place of its base, which nobody sees yet.
+
+        Returns its version: for the same step on the same base always the same.
+        """
+
+    def swap(self, moves: Sequence[Move]) -> Swapped:
+        """Move ledgers, all or none, if each is at the version that is expected.
+
+        Without heads, and undecided unless it was a clean success. Raises only what shows that
+        nothing was sent.
+        """
+
+    def watch(self, layer: str) -> str:
+        """A word that differs once a lease may have ended; it costs nothing, and may miss some."""
+
+
+class SharedWithWork(Protocol):
+    """A storage beside people's work, so that both move at once or not at all."""
+
+    def swap(self, moves: Sequence[Move], work: core.WorkPush | None = None) -> Swapped:
+        """Move ledgers as a storage does, with the refs of ``work``."""
+
+    def work_refs(self, work: core.WorkPush) -> Mapping[str, str]:
+        """The refs of some work now, ``""`` for those that are not there."""
+
+
+# --- what the past tells ------------------------------------------------------------------------
+
+
+def decision(storage: Storage, version: str) -> str:
+    """The version that none may replace: this one, or the one before a renewal; ``""`` for none."""
+    step = next(storage.history(version), None)
+    return "" if step is None else step.before if step.is_renewal else version
+
+
+def first_after(storage: Storage, earlier: str, version: str) -> str | None:
+    """The first version after an earlier one on the way to another; None if it is not on it."""
+    after = version
+    for step in storage.history(version, whole=True):
+        if step.id == earlier:
+            return after
+        after = step.id
+    return None
+
+
+def operations_since(storage: Storage, earlier: str, version: str) -> frozenset[str] | None:
+    """The ids of the operations after an earlier version (``""``: of all), up to another.
+
+    A renewal that was replaced since counts from the decision before it. None where the way from
+    one to the other cannot be found, or a step does not tell its operations.
+    """
+    ends, found = {earlier, decision(storage, earlier) or earlier} if earlier else {""}, set[str]()
+    for step in storage.history(version):
+        if step.id in ends:
+            return frozenset(found)
+        if (ids := step.operations) is None:
+            return None
+        found |= ids
+        if step.before in ends:
+            return frozenset(found)
+    return None
