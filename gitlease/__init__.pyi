@@ -64,9 +64,9 @@ from gitlease.faces.library.values import LogEntry as LogEntry
 from gitlease.faces.library.values import QueueReading as QueueReading
 from gitlease.faces.library.values import RunResult as RunResult
 from gitlease.faces.library.values import WhoAmI as WhoAmI
-from gitlease.faces.library.values import WorkEvent as WorkEvent
 from gitlease.faces.library.values import WorkResult as WorkResult
 from gitlease.push.landing import Landed as Landed
+from gitlease.verbs.running import WorkEvent as WorkEvent
 from gitlease.verify.replay import BrokenRule as BrokenRule
 from gitlease.verify.replay import Verified as Verified
 from gitlease.wiring.workspace import Setting as Setting

@@ -55,7 +55,7 @@ from gitlease.runs.supervisor import ENDING as ENDINGS
 from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
-MOST_SHARED, LONGEST_TAIL = 100, 1_400  # of a log in a note; lines and characters
+LONGEST_TAIL = 1_400  # characters of a log in a note
 
 OnStop = Callable[[Lost | str | None], None]
 

@@ -73,7 +73,6 @@ SOON, SLOW = 10.0, 60.0  # seconds until an empty queue is read again; from a mi
 RETRY = 5.0  # seconds until an unreachable remote is asked again
 COUNTED = 2.0  # seconds between two counts of the tasks that are left, while it works
 PATIENCE = 600.0  # seconds without an answer after which a pool gives up, unless it is for ever
-MOST_JOBS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from gitlease.verbs.board import Section as Section
 from gitlease.verbs.doors import needs_any as needs_any
 from gitlease.verbs.doors import task_called as task_called
 from gitlease.verbs.next_steps import LONGEST_WAIT as LONGEST_WAIT
-from gitlease.verbs.run_text import OUTCOMES as OUTCOMES
+from gitlease.verbs.running import OUTCOMES as OUTCOMES
+from gitlease.verbs.settings import headed as headed
 from gitlease.verbs.table import CODES as CODES
 from gitlease.verbs.table import COMMAND as COMMAND
 from gitlease.verbs.table import INTERNAL as INTERNAL

@@ -96,7 +96,10 @@ def check_verb(
             claims = service.find(cached=cached)
             if fix:
                 claims = service.fix(
-                    claims, choose=lambda x: door.agrees([one.message for one in x.findings])
+                    claims,
+                    choose=lambda x: door.agrees(
+                        [one.message for one in x.findings], "release it?"
+                    ),
                 )
                 more = {
                     "fixed": [wire.violation(one) for one in claims.fixed],

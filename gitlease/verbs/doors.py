@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
@@ -22,8 +22,6 @@ class WorkTreeDoor(DoorOfClone, Protocol):
     """A caller with a clone: paths are those of its work tree, and claims edit its task files."""
 
     workspace: Workspace
-    layer: str | None = None
-    """The layer that the caller named."""
 
     @property
     def in_memory(self) -> bool:
@@ -50,6 +48,9 @@ class WorkTreeDoor(DoorOfClone, Protocol):
             committed=committed,
             repository=repository,
         )
+
+    def open_at(self, folder: str) -> Workspace:
+        return open_workspace(**{**self.place(), "directory": folder})
 
     def resource(self, word: Any) -> Resource:
         """The resource of a word; a ``PathLike`` is always a path. Raises UsageError."""
@@ -92,8 +93,16 @@ class WorkTreeDoor(DoorOfClone, Protocol):
 class CloneDoor(WorkTreeDoor):
     """A program with a clone, in one session."""
 
-    def __init__(self, workspace: Workspace, layer: str | None = None) -> None:
-        self.workspace, self.layer = workspace, layer
+    def __init__(
+        self,
+        workspace: Workspace,
+        layer: str | None = None,
+        opener: Callable[[str], Workspace] = open_workspace,
+    ) -> None:
+        self.workspace, self.layer, self._opener = workspace, layer, opener
+
+    def open_at(self, folder: str) -> Workspace:
+        return self._opener(folder)
 
     def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         with self.explaining(verb):

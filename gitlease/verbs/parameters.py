@@ -92,11 +92,17 @@ def _since(door: Any, data: Any, name: str) -> int:
         raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}") from None
 
 
-def _positive(_door: Any, data: Any, name: str) -> int:
-    text = "" if isinstance(data, bool) else str(data)
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
-        raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected a positive whole number")
-    return int(text)
+def number_up_to(most: int | None = None) -> Callable[[Any, Any, str], int]:
+    expected = f"a number from 1 to {most}" if most else "a positive whole number"
+
+    def read(_door: Any, data: Any, name: str) -> int:
+        text = "" if isinstance(data, bool) else str(data)
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+        if not 1 <= number <= (most or number):
+            raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}")
+        return number
+
+    return read
 
 
 def _scope(door: Any, data: Any, name: str) -> str:
@@ -185,7 +191,7 @@ SINCE = Kind(
     metavar="T",
 )
 NUMBER = Kind(
-    read=_positive,
+    read=number_up_to(),
     schema={"type": "integer", "minimum": 1},
     tool_schema={"type": "integer"},
     python="int",
@@ -521,5 +527,10 @@ SettingKey = Annotated[
 ]
 SettingValue = Annotated[
     str | None, _WORD.but("Set it to this value.", metavar="VALUE", changes=True)
+]
+UndoRollback = Annotated[bool, _SWITCH.but("Restore the ledger that this clone has seen.")]
+AcceptRollback = Annotated[bool, _SWITCH.but("Accept a rolled-back ledger as it is now.")]
+NewLedger = Annotated[
+    bool, _SWITCH.but("Use a ledger of this remote's own in place of the recorded one.")
 ]
 OfLedger = Annotated[bool, _SWITCH.but("The ledger's policy instead of this clone's settings.")]

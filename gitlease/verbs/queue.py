@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from gitlease.core.edge import Task
@@ -72,7 +72,15 @@ def queue_verb(
         lines=lambda: [
             Table(
                 headings=HEADINGS,
-                rows=[_row(door, e) for e in shown],
+                rows=[
+                    (
+                        e.task.resource.text,
+                        *_columns(e.task),
+                        task_text.listed(e.waits_for),
+                        task_text.why_not(e, door.now()),
+                    )
+                    for e in shown
+                ],
                 styles=[STYLES.get(e.why_not, "dim") for e in shown],
                 otherwise="there are no tasks" if all else "nothing to claim",
             ),
@@ -99,27 +107,21 @@ def _after_setback(door: Door, failed: Sequence[Entry]) -> Iterable[Hint]:
         yield Hint("note", terms, "let pools take it again")
 
 
-def _row(door: Door, entry: Entry) -> tuple[str, ...]:
-    status, priority, assigned, title = _columns(entry.task)
-    head = (entry.task.resource.text, priority, status, assigned, title)
-    return (*head, task_text.listed(entry.waits_for), task_text.why_not(entry, door.now()))
-
-
 def _carried_table(door: Door, reading: QueueReading) -> Table:
     waits = {e.task.resource.key: e.waits_for for e in reading.entries}
+
+    def row(carry: Carry) -> tuple[str, ...]:
+        waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
+        priority, status, _, title = _columns(carry.task) if carry.task else ("",) * 4
+        head = (carry.resource, _how(door, carry), priority, status, title)
+        return (*head, task_text.listed(waits_for))
+
     return Table(
         headings=OWN_HEADINGS,
-        rows=[_own_row(door, carry, waits) for carry in reading.carried],
+        rows=[*map(row, reading.carried)],
         styles=[OWN_STYLES.get(carry.state, "") for carry in reading.carried],
         otherwise="you carry nothing",
     )
-
-
-def _own_row(door: Door, carry: Carry, waits: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
-    status, priority, _, title = _columns(carry.task) if carry.task else ("",) * 4
-    head = (carry.resource, _how(door, carry), priority, status, title)
-    return (*head, task_text.listed(waits_for))
 
 
 def _how(door: Door, carry: Carry) -> str:
@@ -131,7 +133,7 @@ def _how(door: Door, carry: Carry) -> str:
 
 def _columns(task: Task) -> tuple[str, ...]:
     status, priority, title = map(task_text.one_line, (task.status, task.priority, task.title))
-    return (status, priority, task_text.listed(task.everyone), title)
+    return (priority, status, task_text.listed(task.everyone), title)
 
 
 NEXT = 5  # tasks that may come next

@@ -1,20 +1,24 @@
-"""The verb ``config``: the settings of a clone, and the policy of its ledger."""
+"""The verbs ``config`` and ``init``: the settings of a clone, and the policy of its ledger."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from gitlease.core.errors import GitleaseError, Hint, UsageError
+from gitlease import engine, wiring
+from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError
 from gitlease.core.instant import parse_duration
-from gitlease.core.policy import KEYS, check_change, policy_words
+from gitlease.core.policy import KEYS, Issues, check_change, policy_words
 from gitlease.engine import acts
 from gitlease.engine.reading import read_leases
 from gitlease.verbs import parameters as takes
+from gitlease.verbs import wire
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Table, verb
-from gitlease.wiring.workspace import Setting, write_setting
 
 TTL = "lease.ttl"
+FILE = ".gitlease.yaml"
+NAMED = 3  # files
+OFF = frozenset({"false", "no", "off", "0", ""})
 
 
 @verb(
@@ -57,15 +61,16 @@ def config_verb(
     if ledger:
         return _policy(door, key and key.lower(), value, cached=cached)
     if key is not None and value is not None:
-        name = write_setting(door.workspace.repository, key, value)
-        shown = Setting(name, value or None, f"git config (local) {name}")
+        name = wiring.write_setting(door.workspace.repository, key, value)
+        shown = wiring.Setting(name, value or None, f"git config (local) {name}")
         done = f"set {name} to {value}" if value else f"unset {name}"
         return _result([shown], [done], *_beyond_limits(door, value if name == TTL else ""))
     table, remote = door.workspace.settings.table(), door.workspace.location.name
     if remote is not None:  # the default remote, if none is configured
         unset = ("lease.remote", None)
         table = tuple(
-            Setting(x.key, remote, x.source) if (x.key, x.value) == unset else x for x in table
+            wiring.Setting(x.key, remote, x.source) if (x.key, x.value) == unset else x
+            for x in table
         )
     return _chosen(table, key, ())
 
@@ -95,12 +100,16 @@ def _policy(door: DoorOfClone, key: str | None, value: str | None, *, cached: bo
         reading = read_leases(door.ledger, cached=cached)
         warnings = reading.warnings
     source = "ledger" if reading.ledger_id else "built-in"
-    table = [Setting(name, x, source) for name, x in policy_words(reading.policy).items()]
+    table = [wiring.Setting(name, x, source) for name, x in policy_words(reading.policy).items()]
     return _chosen(table, key, warnings, changed=value is not None)
 
 
 def _chosen(
-    table: Sequence[Setting], key: str | None, warnings: Sequence[str], *, changed: bool = False
+    table: Sequence[wiring.Setting],
+    key: str | None,
+    warnings: Sequence[str],
+    *,
+    changed: bool = False,
 ) -> Result:
     """Return the setting of a key, or without one all of them. UsageError for an unknown key."""
     if key is None:
@@ -115,14 +124,13 @@ def _chosen(
 
 
 def _result(
-    shown: Sequence[Setting],
+    shown: Sequence[wiring.Setting],
     lines: Sequence[str | Table],
     warnings: Sequence[str],
     hints: Sequence[Hint] = (),
 ) -> Result:
-    settings = [{"key": x.key, "value": x.value, "source": x.source} for x in shown]
     return Result(
-        body={"settings": settings},
+        body={"settings": [wire.setting(x) for x in shown]},
         lines=lambda: lines,
         value=tuple(shown),
         warnings=warnings,
@@ -130,8 +138,212 @@ def _result(
     )
 
 
-def _text(one: Setting) -> str:
+def _text(one: wiring.Setting) -> str:
     """Return a value as typed on the command line."""
     if isinstance(one.value, str):
         return one.value
     return "" if one.value is None else json.dumps(one.value, ensure_ascii=False)
+
+
+# --- setting up -----------------------------------------------------------------------------------
+
+
+@verb(
+    "init",
+    """Set up this repository: create the ledger on the remote, and write .gitlease.yaml if missing.
+
+The file is adapted to the task files that are there, Backlog.md's or any others with front matter:
+their folders, the names of their fields and their status words. On a terminal init shows these
+settings and asks; otherwise it writes them. It says how many tasks it sees and what it cannot read.
+init can be repeated, and accepts the remote's current ledger, even if it was replaced, unless
+another remote here has one. It is optional: the first claim also creates the ledger.
+
+It records the ledger's id in the file. Once that is committed, no clone grants a lease on another
+ledger, such as that of a fork or a copy. To give a fork or a copy a ledger of its own, use
+--new-ledger there, and commit the file.
+
+A ledger that was rolled back has lost leases, which could now be granted twice. Agree with the
+others on the remote which history counts. To restore the lost one, use --undo-rollback in a clone
+that reports the rollback. To accept the current one, use --accept-rollback in every clone that
+reports it. With both, new fencing tokens continue above those of either history. If a server's hook
+refuses --undo-rollback, let an admin of the server reset the ref with git update-ref, and try
+again. Where the ledger has admins, one of them has to be the first to do either.""",
+    examples=("gitlease init", "gitlease init --remote upstream"),
+    exits=(2, 4, 7, 128),
+    done="set up; with a warning if the remote is unreachable",
+    session=False,
+    doors=AT_A_CLONE,
+)
+def init_verb(
+    door: DoorOfClone,
+    *,
+    undo_rollback: takes.UndoRollback = False,
+    accept_rollback: takes.AcceptRollback = False,
+    new_ledger: takes.NewLedger = False,
+) -> Result:
+    undo, accept, new = map(door.option, ("undo_rollback", "accept_rollback", "new_ledger"))
+    if undo_rollback and accept_rollback:
+        raise UsageError(f"{undo} cannot be combined with {accept}")
+    if new_ledger and (undo_rollback or accept_rollback):
+        raise UsageError(f"{new} cannot be combined with the choice of a history")
+    workspace, reading = door.workspace, None
+    door.ledger.check_holder()
+    try:
+        if undo_rollback:
+            reading = acts.undo_rollback(door.ledger)
+        else:
+            reading = acts.confirm(door.ledger, rolled_back=accept_rollback, another=new_ledger)
+        warnings = reading.warnings
+    except Unavailable as error:
+        later = "the first claim that reaches it will create the ledger"
+        warnings = (f"{error.message}; {later}",)
+
+    def accepts(suggested: wiring.SuggestedSettings) -> bool:
+        facts = _proposal("these settings fit the task files here:", suggested)
+        return door.agrees(facts, f"write them to {FILE}?", usually=True)
+
+    written = wiring.write_default_settings(workspace.repository, accepts)
+    path, suggested = written if written else (None, None)
+    seen = wiring.tasks_seen(workspace)
+    proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
+    found = suggested if suggested and suggested.folder else None
+    recognised = None
+    if found is not None:
+        many = {0: "no task files yet", 1: "1 task file"}.get(found.files)
+        recognised = (
+            f"recognised Backlog.md: {many or f'{found.files} task files'} in {found.folder}"
+        )
+    tasks, fit = seen.has_tasks, suggested or proposed
+    recorded, unrecorded = wiring.record_ledger(workspace, reading.ledger_id if reading else None)
+    body: wire.Document = {
+        "settings_file": path,
+        "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
+        "task_files": {
+            "tasks": len(seen.tasks),
+            "unreadable": [problem.message for problem in seen.problems],
+            "others": len(seen.others),
+        },
+        "ledger": {
+            "place": workspace.ledger.store.place,
+            "layer": workspace.ledger.layer,
+            "id": reading.ledger_id if reading else None,
+            "revision": reading.revision if reading else None,
+            "recorded": recorded,
+        },
+    }
+    return Result(
+        body=body,
+        lines=lambda: _init_lines(door, path, recognised, reading, seen, proposed, recorded),
+        warnings=(
+            *(suggested.warnings if suggested else ()),
+            *(*engine.problem_messages(seen), *engine.unknown_statuses(seen.tasks)),
+            *(headed(fit.headed) if fit and not tasks else ()),
+            *warnings,
+            *unrecorded,
+        ),
+        then=[
+            Hint("queue" if tasks else "list", {}),
+            *([] if door.in_memory else _offer_hooks(door)),
+            *([] if tasks or door.in_memory else _offer_issues(door)),
+        ],
+        hints=_offer_commits(door) if tasks and not workspace.settings.edges_commit else (),
+    )
+
+
+def headed(files: Sequence[str]) -> list[str]:
+    """Return a warning about files that have a heading alone, if there are any."""
+    if not files:
+        return []
+    named = ", ".join(files[:NAMED]) + (", …" if len(files) > NAMED else "")
+    return [
+        f"a heading makes no task: {_files(len(files))} without front matter: {named}; a task "
+        "begins with the lines ---, id: ABC-1, status: todo and ---"
+    ]
+
+
+def _proposal(about: str, suggested: wiring.SuggestedSettings) -> list[str]:
+    lines = suggested.text.splitlines()
+    shown = (x for x in lines if x and not x.startswith(("#", "schema:")))
+    return [about, *(f"  {line}" for line in shown)]
+
+
+def _offer_commits(door: DoorOfClone) -> list[str]:
+    """Offer edges as commits to those whose pulls an edited task file would stop."""
+    repository = door.workspace.repository
+    config, branch = repository.config, repository.branch()
+    own, every = f"branch.{branch}.rebase", "pull.rebase"
+    key = own if branch and config.entry(own) else every  # git's order
+    rebases = (config.entry(key), config.entry("rebase.autostash"))
+    pulls, stashes = (entry is not None and entry.value.lower() not in OFF for entry in rebases)
+    if not pulls or stashes:
+        return []
+    return [
+        f"{key} is set, and an edited task file stops such a pull: set edges: "
+        f"{{commit: true}} in {FILE}, and claims commit their edit"
+    ]
+
+
+def _offer_hooks(door: DoorOfClone) -> list[Hint]:
+    repository = door.workspace.repository
+    wanted = repository.toplevel is not None and not wiring.has_hooks(repository)
+    return [Hint("hooks install", {})] if wanted else []
+
+
+def _offer_issues(door: DoorOfClone) -> list[Hint]:
+    policy, host = door.ledger.known_policy(), wiring.host_of_work(door.workspace)
+    if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
+        return []
+    return [Hint("config", {"key": "issues", "value": host.value, "ledger": True})]
+
+
+def _init_lines(
+    door: DoorOfClone,
+    written: str | None,
+    recognised: str | None,
+    reading: engine.Reading | None,
+    seen: engine.TaskList,
+    proposed: wiring.SuggestedSettings | None,
+    recorded: bool,
+) -> Iterable[str]:
+    in_tree = door.workspace.repository.toplevel is not None
+    if written:
+        yield f"wrote {written}: commit it"
+        yield from [recognised] if recognised else []
+    elif not in_tree:
+        yield f"no work tree here, so no {FILE}"
+    else:
+        wrote = "now records the ledger's id: commit it" if recorded else "was not changed"
+        yield f"{FILE} exists and {wrote}"
+    if in_tree:
+        yield _counted(seen)
+    if proposed is not None and proposed.fits:
+        yield from _proposal(f"for the task files here, set in {FILE}:", proposed)
+    if reading is not None:
+        ledger = door.ledger
+        yield (
+            f"the {ledger.layer} ledger is ready on {ledger.store.place}: "
+            f"id {reading.ledger_id}, revision {reading.revision}"
+        )
+    first, what = Hint("claim", {"resources": "F001"}), "a task"
+    if seen.has_tasks:
+        first, what = Hint("next", {"claim": True}), "the next task"
+    task, folder = map(door.command_of, (first, Hint("claim", {"resources": "src/"})))
+    yield f"take a lease with `{task}` ({what}) or `{folder}` (a folder)"
+
+
+def _counted(seen: engine.TaskList) -> str:
+    """Say how many tasks there are, and how many files are none."""
+    count = len(seen.tasks)
+    parts = [f"sees {count} {'task' if count == 1 else 'tasks'}"]
+    if seen.problems:
+        parts.append(f"cannot use {_files(len(seen.problems))} (see the warnings)")
+    if seen.tasks and seen.others:
+        named = ", ".join(seen.others[:NAMED]) + (", …" if len(seen.others) > NAMED else "")
+        parts.append(f"{_files(len(seen.others))} without an id: {named}")
+    elif seen.nothing and not seen.problems:
+        parts = [seen.nothing]
+    return "; ".join(parts)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -7,13 +7,14 @@ Nothing here imports ``inspect``, because every command pays for what it loads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gitlease import core, engine, verbs, wiring
+from gitlease import core, engine, runs, verbs, wiring
 from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import moment_of
@@ -39,6 +40,9 @@ TABLE = {
     "session list": "sessions",
     "session end": "sessions",
     "fence": "waiting",
+    "run": "running",
+    "dispatch": "running",
+    "work": "running",
     "wait": "waiting",
     "watch": "waiting",
     "next": "tasks",
@@ -50,6 +54,7 @@ TABLE = {
     "whoami": "reading",
     "check": "checking",
     "verify": "checking",
+    "init": "settings",
     "config": "settings",
     "board": "board",
     "queue": "queue",
@@ -150,7 +155,7 @@ class Door(Protocol):
         """The word for the file that was meant by a name without a record, if there is one."""
         return None
 
-    def agrees(self, facts: Sequence[str]) -> bool:
+    def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
         """Whether to do what these facts call for: a person may be asked, a program is not."""
         return True
 
@@ -176,6 +181,12 @@ class Door(Protocol):
 
 class DoorOfClone(Door, Protocol):
     """A caller in a clone, or with one."""
+
+    prog: str = "gitlease"
+    directory: str = ""
+    """The folder that the call is made for, if that is not the current one."""
+    layer: str | None = None
+    """The layer that the caller named."""
 
     if TYPE_CHECKING:
 
@@ -215,6 +226,25 @@ class DoorOfClone(Door, Protocol):
         anonymous: bool,
     ) -> wiring.Workspace:
         """The workspace with the settings of a commit, if given, in place of those of the files."""
+
+    def command_of(self, hint: Hint) -> str:
+        """A call as it is typed where this one was made."""
+        return str(hint)
+
+    def open_at(self, folder: str) -> wiring.Workspace:
+        """Open the same ledger in another work tree."""
+
+    def say(self, lines: Sequence[str], warnings: Sequence[str] = ()) -> None:
+        """Take note of what becomes of a command that runs."""
+        return
+
+    def on_job(self, event: runs.PoolEvent) -> None:
+        """Take note of an event of a pool."""
+        return
+
+    def pause(self, seconds: float, running: Sequence[runs.Job], pool: runs.RunRecord) -> None:
+        """Sleep for some seconds, or until a signal comes, while these jobs of a pool run."""
+        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +376,9 @@ class DeclaredVerb:
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
     that models read, of a tool that is the verb as it is. ``reads``: it changes no lease, unless a
     parameter ``changes`` that. ``doors`` are those that offer it, ``session``:
-    it depends on the caller's.
+    it depends on the caller's. ``runs``: it runs the words of its parameter ``command``, and has
+    ``own_exits`` with their meanings. ``shares`` are verbs whose parameters it takes besides its
+    own, each but some, as ``**terms``.
     """
 
     name: str
@@ -360,12 +392,19 @@ class DeclaredVerb:
     tool: str = ""
     session: bool = True
     reads: bool = False
+    runs: bool = False
+    own_exits: Sequence[tuple[int, str]] = ()
+    shares: Mapping[str, Sequence[str]] = field(default_factory=dict)
     doors: frozenset[str] = ANY_DOOR
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
         """Its parameters by name, in the order of the signature, without the door."""
-        return _parameters_of(self.function)
+        found = {**_parameters_of(self.function)}
+        for name, but in self.shares.items():
+            shared = find_verb(name).parameters.items()
+            found |= {x: one for x, one in shared if x not in but and x not in found}
+        return found
 
     def at(self, door: str) -> dict[str, Parameter]:
         """The parameters that a door offers."""

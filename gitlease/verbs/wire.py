@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from gitlease import core, engine, push, runs, verbs
+from gitlease import core, engine, push, runs, verbs, wiring
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources import Resource
 from gitlease.verbs import sentences
-from gitlease.verbs.table import Fault, exit_of
+from gitlease.verbs.table import exit_of
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -30,8 +30,8 @@ _RUN = (
     "resources:texts scope layer holder session tokens:ints state pid:int command_pid:int? "
     "command:texts began_at:time ended_at:time? exit:int? message? log?"
 )
-# The fields of each document in their order: text, unless a kind is named; ``?`` may be null. The
-# published schema is made from this.
+# The fields of each document in their order: text, unless a kind is named; ``?`` may be null, and
+# ``~`` absent. The published schema is made from this.
 SHAPES: Mapping[str, str] = {
     "lease": _LEASE,
     "ended_lease": "resource scope layer holder session? lease_id:null token:int state:ended "
@@ -62,12 +62,19 @@ SHAPES: Mapping[str, str] = {
     "ends_at:time? free_at:time? mine:bool waiting:texts waits_for:texts pool? "
     "setback:setback?",
     "news": "at:time what name text",
+    "watched": "schema:schema event resource? scope? layer holder? session? token:int? at:time "
+    "lease:lease~",
+    "setting": "key value:any source",
+    "diagnosis": "check state:health what fix?",
+    "proof": "name:law result:proven detail",
+    "access": "id name email scopes:rights created_at:time expires_at:time? expired:bool",
 }
 
 
 def _shaped(shape: str, found: object = None, **own: Any) -> Document:
     """Return a document of this shape: its ``own`` values, and attributes for all others."""
-    names = (word.partition(":")[0].rstrip("?") for word in SHAPES[shape].split())
+    words = [x for x in SHAPES[shape].split() if x[-1] != "~" or x.partition(":")[0] in own]
+    names = (word.partition(":")[0].rstrip("?") for word in words)
     return {x: own[x] if x in own else _value(getattr(found, x)) for x in names}
 
 
@@ -105,31 +112,18 @@ def claimed(answer: engine.Answer) -> Document:
     return ended(answer) | {"notes": [note(n) for n in answer.notes]}
 
 
-def ran(
-    command: str,
-    answer: engine.Answer,
-    ended: runs.Ended,
-    *,
-    now: datetime,
-    warnings: Sequence[str],
-) -> Document:
-    """Return the document of a run: ``exit`` is its own exit status, ``command_exit`` the command's
+def ran(answer: engine.Answer, ended: runs.Ended) -> Document:
+    """Return the body of a run: ``exit`` is its own exit status, ``command_exit`` the command's
     (None if it could not be stopped).
     """
-    head: Document = {"schema": SCHEMA, "ok": True, "command": command}
-    if ended.lost:
-        head = failure(command, ended.lost[0].error, now=now)
-    elif ended.exit != ended.status:
-        head = failure(command, Fault(f"the command was stopped: {ended.failure}"), now=now)
-    if not head["ok"]:
-        head["error"]["exit"] = ended.exit
+    failed = ended.exit != ended.status
     body: Document = {
-        "status": "lost" if ended.lost else "ended" if head["ok"] else "failed",
+        "status": "lost" if ended.lost else "failed" if failed else "ended",
         "exit": ended.exit,
         "command_exit": ended.status,
         "lost": [loss(one) for one in ended.lost],
     }
-    return head | body | _leases(answer.leases) | {"warnings": list(warnings), "next": []}
+    return body | _leases(answer.leases)
 
 
 def loss(one: core.Lost) -> Document:
@@ -313,10 +307,8 @@ def waiting(tickets: Sequence[core.Ticket]) -> list[Document]:
 
 def watched(event: engine.WatchEvent) -> Document:
     """Return one event of ``watch``; ``lease`` is present if it concerns one."""
-    head: Document = {"schema": SCHEMA, "event": event.kind}
-    names = ("resource", "scope", "layer", "holder", "session", "token", "at")
-    body = head | {name: _value(getattr(event, name)) for name in names}
-    return body | ({"lease": lease(event.lease)} if event.lease is not None else {})
+    about = {} if event.lease is None else {"lease": lease(event.lease)}
+    return _shaped("watched", event, schema=SCHEMA, event=event.kind, **about)
 
 
 def board(found: verbs.BoardView) -> Document:
@@ -348,6 +340,24 @@ def event(entry: core.Event) -> Document:
 def violation(found: core.Finding) -> Document:
     """Return one finding of a check; every key is always present."""
     return _shaped("violation", found, rule=found.rule.id, next=list(found.next_steps))
+
+
+def setting(one: wiring.Setting) -> Document:
+    """Return a setting, with its value as in the settings file."""
+    return _shaped("setting", one, value=one.value)
+
+
+def diagnosis(found: wiring.Diagnosis, fix: str | None) -> Document:
+    """Return a line of ``doctor``, with the command that mends it."""
+    return _shaped("diagnosis", found, fix=fix)
+
+
+def access(token: Any, now: int) -> Document:
+    """Return a token for the gateway, without its secret."""
+    until = None if token.expires_at is None else rfc3339(token.expires_at)
+    known: Document = {"created_at": rfc3339(token.created_at), "expires_at": until}
+    scopes = sorted(token.scopes)
+    return _shaped("access", token, **known, scopes=scopes, expired=token.is_over(now))
 
 
 def seconds(at: datetime, *, round_up: bool = False) -> str:

@@ -10,6 +10,7 @@ from gitlease.wiring.agents import passed_on as passed_on
 from gitlease.wiring.agents import projects as projects
 from gitlease.wiring.check import CheckContext as CheckContext
 from gitlease.wiring.check import open_staleness as open_staleness
+from gitlease.wiring.doctor import Diagnosis as Diagnosis
 from gitlease.wiring.doctor import Examined as Examined
 from gitlease.wiring.doctor import examine as examine
 from gitlease.wiring.gateway import open_gateway as open_gateway
@@ -24,6 +25,7 @@ from gitlease.wiring.landing import end_at_start as end_at_start
 from gitlease.wiring.landing import end_landed as end_landed
 from gitlease.wiring.push import land as land
 from gitlease.wiring.push import open_push as open_push
+from gitlease.wiring.push import pool_finisher as pool_finisher
 from gitlease.wiring.server import PushVerdict as PushVerdict
 from gitlease.wiring.server import Refusal as Refusal
 from gitlease.wiring.server import find_bare as find_bare
@@ -38,6 +40,7 @@ from gitlease.wiring.words import resource_here as resource_here
 from gitlease.wiring.words import to_add_extras as to_add_extras
 from gitlease.wiring.workspace import Found as Found
 from gitlease.wiring.workspace import Repository as Repository
+from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import Workspace as Workspace
 from gitlease.wiring.workspace import find_repository as find_repository
 from gitlease.wiring.workspace import open_workspace as open_workspace
@@ -46,3 +49,4 @@ from gitlease.wiring.workspace import record_ledger as record_ledger
 from gitlease.wiring.workspace import tasks_seen as tasks_seen
 from gitlease.wiring.workspace import without_secrets as without_secrets
 from gitlease.wiring.workspace import write_default_settings as write_default_settings
+from gitlease.wiring.workspace import write_setting as write_setting

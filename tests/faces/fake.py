@@ -132,6 +132,8 @@ class Desk:
                 "git config (local: .git/config) user.email",
                 "flag --session" if options["session"] else "none",
             ),
+            actor=actor,
+            again=lambda **_run: self.open(directory, **options),
             layer=layer,
             ledger=service.session,
             carried=CarriedLeases(self.private, self.holder, session),

@@ -48,7 +48,7 @@ def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
     assert verb.page.examples
     assert all(line.startswith(f"gitlease {name}") for line in verb.page.examples)
     known = {code.exit for code in CODES.values()}
-    assert 2 in verb.page.exits or verb.own_exits
+    assert 2 in verb.page.exits or verb.page.own_exits
     assert set(verb.page.exits) <= known
     assert [*verb.page.exits] == sorted({*verb.page.exits})
     assert (ran.err, ada.opened) == ("", [])

@@ -25,7 +25,7 @@ LASTING = {
     "wait": (["wait", "F001"], "gitlease.faces.cli.output", "aside"),
     "watch": (["watch", "F001"], "gitlease.faces.cli.output", "aside"),
     "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.faces.cli.output", "aside"),
-    "run": (["run", "F001", "--", "true"], "gitlease.faces.cli.running", "run_claimed"),
+    "run": (["run", "F001", "--", "true"], "gitlease.verbs.running", "run_claimed"),
     "work": (["work", "--", "true"], "gitlease.runs.pool", "work"),
 }
 

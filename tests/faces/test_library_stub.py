@@ -15,7 +15,7 @@ from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, TERMS, Method
 STUB = Path(gitlease.__file__).parent / "faces" / "library" / "made.pyi"
 HEAD = """# Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypedDict
 
@@ -26,20 +26,25 @@ from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import (
+    Board,
+    InitResult,
+    LedgerStatus,
+    LogEntry,
+    QueueReading,
+    RunResult,
+    WhoAmI,
+    WorkResult,
+)
 from gitlease.push.landing import Landed
+from gitlease.verbs.running import WorkEvent
 from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 """
 TAIL = """
 class HoldOptions(ClaimTerms, OpenOptions, total=False): ...
 
-class RunOptions(ClaimTerms, OpenOptions, total=False):
-    next: bool
-    note: str | None
-    done: bool
-    grace: Duration | None
-    cwd: StrPath | None
+class RunOptions(OpenOptions, total=False):
 """
 CLASSES = {"LeaseVerbs": OF_A_CLONE, "GatewayVerbs": OF_A_GATEWAY}
 
@@ -68,9 +73,14 @@ def class_of(name: str, methods: Sequence[Method], *, awaited: bool = False) -> 
 
 
 def terms() -> str:
-    known = list(TERMS.signature.parameters.values())[1:]
-    lines = "".join(f"    {x.name}: {x.annotation}\n" for x in known)
-    return f"\nclass ClaimTerms(TypedDict, total=False):\n{lines}{TAIL}"
+    [run] = (x for x in OF_A_CLONE if x.name == "run")
+    return f"\nclass ClaimTerms(TypedDict, total=False):\n{named(TERMS)}{TAIL}{named(run)}"
+
+
+def named(method: Method) -> str:
+    """What a method takes by name, as the fields of a dictionary."""
+    known = method.signature.parameters.values()
+    return "".join(f"    {x.name}: {x.annotation}\n" for x in known if x.kind is x.KEYWORD_ONLY)
 
 
 def test_the_stub_is_current(request: pytest.FixtureRequest) -> None:

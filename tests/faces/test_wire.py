@@ -15,9 +15,9 @@ from support.documents import held_to_schema
 from support.snapshots import check_words
 
 from gitlease.core import LeaseHeld, LeaseView
-from gitlease.faces.cli import work
+from gitlease.faces.cli import running as commands
 from gitlease.runs import DONE, FAILED, JobEnd, PoolEvent, PoolRan
-from gitlease.verbs import run_text, wire
+from gitlease.verbs import running, wire
 
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
@@ -155,7 +155,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("warning", message="the clock is wrong"),
     ]
     ran = PoolRan(counts=Counter({DONE: 2}), stopped_by=None, stranded={"F1": "a rebase"})
-    lines = [run_text.document(event) for event in told] + [work.finished(ran, 0)]
+    lines = [running.document(event) for event in told] + [commands.finished(ran, 0)]
     assert [held_to_schema(line)["event"] for line in lines] == [
         *(
             "started",
@@ -169,7 +169,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
             "finished",
         )
     ]
-    assert (lines[-1]["ok"], work.finished(ran, 1)["ok"]) == (True, False)
+    assert (lines[-1]["ok"], commands.finished(ran, 1)["ok"]) == (True, False)
     for line in lines:
         for key in line.keys() - {"event"}:
             with pytest.raises(jsonschema.ValidationError):

@@ -43,6 +43,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "totals": {"type": "object", "additionalProperties": {"type": "integer"}},
     "pool_runs": {"type": "array", "items": {"$ref": "#/$defs/pool_run"}},
     "section": {"enum": [x.value for x in Section]},
+    "schema": {"const": 1},
+    "any": {},
+    "health": {"enum": ["good", "warning", "bad", "unknown"]},
+    "law": {"enum": ["one_winner", "overlap", "tokens", "lapse", "fence"]},
+    "proven": {"enum": ["proven", "disproven", "not_enforced"]},
+    "rights": {"type": "array", "items": {"enum": ["read", "write", "board", "link"]}},
 }
 ANSWERS = {"Lease": "a lease", "tuple[Lease, ...]": "leases", "None": "nothing"}
 
@@ -50,13 +56,14 @@ ANSWERS = {"Lease": "a lease", "tuple[Lease, ...]": "leases", "None": "nothing"}
 def synopsis(verb: str) -> str:
     """A verb as it is typed, with its own options, and those of its command alone."""
     known, app = find_verb(verb).at(COMMAND), application()
-    typed = [verb, *map(usage, known.values())]
+    runs = find_verb(verb).runs
+    typed = [verb, *(usage(one) for x, one in known.items() if not (runs and x == "command"))]
     if MODULES.get(verb):
         command = app.get_command(click.Context(app), verb)
         assert command is not None
         others = {*known, *(x.name for x in shared_options(session=True))}
         typed += [own_usage(x) for x in command.params if x.name not in others]
-    words = " ".join(typed).replace("|", r"\|")
+    words = " ".join([*typed, *["-- CMD…"] * runs]).replace("|", r"\|")
     optional = [x for x in known.values() if x.positional and not x.required]
     for outer, inner in pairwise(map(usage, optional)):  # KEY [VALUE]
         words = words.replace(f"{outer} {inner}", f"{outer[:-1]} {inner}]")
@@ -161,14 +168,14 @@ def answers(page: str) -> str:
         words = [word.partition(":") for word in fields.split()]
         schema["$defs"][name] |= {
             "properties": {field.rstrip("?"): kind_of(field, kind) for field, _, kind in words},
-            "required": [field.rstrip("?") for field, _, _ in words],
+            "required": [field.rstrip("?") for field, _, kind in words if kind[-1:] != "~"],
         }
     return laid_out(schema) + "\n"
 
 
 def kind_of(field: str, kind: str) -> dict[str, Any]:
     """The schema of a field of a shape."""
-    shape = KINDS[kind.rstrip("?")]
+    shape = KINDS[kind.rstrip("?~")]
     if not f"{field}{kind}".endswith("?"):
         return shape
     if "enum" in shape:

@@ -39,7 +39,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("note", "", "leave a note for the next holder"),
             ("run", "running", "run a command while you hold leases"),
             ("dispatch", "running", "run a command in the background, with a log"),
-            ("work", "work", "run a pool: a command for one task after another"),
+            ("work", "running", "run a pool: a command for one task after another"),
         ),
     ),
     (
@@ -70,7 +70,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Set up and govern",
         (
-            ("init", "setup.init", "set up this repository"),
+            ("init", "", "set up this repository"),
             ("doctor", "setup.health", "examine this clone and its remote, and mend"),
             ("config", "setup.help", "show or set settings and the ledger's policy"),
             ("hooks", "setup.installing", "manage git's hooks: install, uninstall, status"),

@@ -42,6 +42,7 @@ def _board(
     repo: str | None,
     **given: Any,
 ) -> int | None:
+    call.anonymous = True
     chosen, cached = {"--once": once, "--export": form, "--web": web}, given["cached"]
     names = [name for name, value in chosen.items() if value]
     if len(names) > 1:

@@ -23,15 +23,22 @@ from gitlease.faces import cli
 from gitlease.faces.cli import output
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import advice_after, steps_after
-from gitlease.verbs.table import Called, Details, DoorOfClone, Fault, Result, Table, Whole, exit_of
+from gitlease.verbs.table import (
+    TABLE,
+    Called,
+    Details,
+    DoorOfClone,
+    Fault,
+    Result,
+    Table,
+    Whole,
+    exit_of,
+    find_verb,
+)
 
 Opener = Callable[..., "wiring.Workspace"]
 
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
-
-
-DURATIONS = ("ttl", "wait", "timeout", "duration")
-OPTIONS = {"paths": "path"}  # where the option is not the parameter's name
 
 
 def _takes_session(command: str) -> bool:
@@ -71,8 +78,10 @@ class Call(DoorOfClone):
     no_session: bool = False
     called = Called()
     """The verb of the table that is carried out, if it is one."""
-    ask: Callable[[Sequence[str]], bool] | None = None
-    """Asks a person whether to do what these facts call for."""
+    reporter: cli.PoolReporter | None = None
+    """Prints the events of a pool."""
+    sure: bool = False
+    """Whether no question is to be asked."""
     anonymous: bool = False
     """Whether the verb only reads, which needs no ``user.email``."""
     _opened: wiring.Workspace | None = None
@@ -81,6 +90,7 @@ class Call(DoorOfClone):
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
         self.prog, self.opener, self.json = prog, opener, json
         self.warnings: list[str] = []
+        self._said: set[str] = set()
 
     def with_words(self, **words: Any) -> Call:
         """Copy the call with other options: a layer, a session."""
@@ -113,6 +123,9 @@ class Call(DoorOfClone):
             self.warnings += opened.settings.warnings
             output.FORM.pages = cache(lambda: wiring.issue_pages(opened))
         return self._opened
+
+    def open_at(self, folder: str) -> wiring.Workspace:
+        return self.opener(folder, layer=self.layer, local=self.local, remote=self.remote)
 
     def open_as(self, change: Callable[[wiring.Workspace], wiring.Workspace]) -> None:
         """Change the workspace when it is opened, for example to another session."""
@@ -167,8 +180,12 @@ class Call(DoorOfClone):
         self.warnings += wiring.check_claim(self.workspace, wanted, covered, any_name=any_name)
         return ()  # kept for a refusal as well
 
-    def agrees(self, facts: Sequence[str]) -> bool:
-        return self.ask is None or self.ask(facts)
+    def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
+        if self.sure or self.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return True
+        for fact in facts:
+            output.line(fact)
+        return click.confirm(question, default=usually)
 
     @property
     def chose_ledger(self) -> bool:
@@ -188,7 +205,7 @@ class Call(DoorOfClone):
         return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
     def option(self, parameter: str) -> str:
-        return f"--{OPTIONS.get(parameter, parameter).replace('_', '-')}"
+        return f"--{parameter.replace('_', '-')}"
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
@@ -223,6 +240,26 @@ class Call(DoorOfClone):
 
     def tell(self, line: str) -> None:
         output.aside(line)
+
+    def say(self, lines: Sequence[str], warnings: Sequence[str] = ()) -> None:
+        """Print each line and warning once; a command owns standard output, and may be all."""
+        texts = [*(f"warning: {x}" for x in (*self.warnings, *warnings)), *lines]
+        fresh = [x for x in dict.fromkeys(texts) if x not in self._said]
+        self._said.update(fresh)
+        if not self.json or self.reporter is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed, which must not stop a command
+                for text in fresh:
+                    output.aside(text)
+                sys.stderr.flush()
+
+    def on_job(self, event: runs.PoolEvent) -> None:
+        if self.reporter is not None:
+            self.reporter.report(event)
+
+    def pause(self, seconds: float, running: Sequence[runs.Job], pool: runs.RunRecord) -> None:
+        if self.reporter is not None:
+            self.reporter.draw(running, pool)
+        super().pause(seconds, running, pool)
 
     def on_watch(self, names: Sequence[str], warnings: Sequence[str]) -> None:
         gc.enable()  # this may last for days
@@ -281,10 +318,17 @@ class Call(DoorOfClone):
                 call = self.with_words(session=value, no_session=False)
             elif name == "commit" and value is False:
                 words["no_commit"] = True
-            elif name in ("resource", "resources", "paths"):
-                words[OPTIONS.get(name, name)] = [*map(self.word, _words_of(value))]
-            elif name in DURATIONS and isinstance(value, int):
-                words[name] = format_duration(value)
+            elif name in ("resource", "resources"):
+                words[name] = [*map(self.word, _words_of(value))]
+            elif name == "paths" or type(value) is int:  # only then the verb is loaded
+                one = find_verb(hint.verb).parameters.get(name) if hint.verb in TABLE else None
+                named = one is not None and not one.positional
+                option = one.words.split()[-1].removeprefix("--") if one and named else name
+                if name == "paths":
+                    value = [*map(self.word, _words_of(value))]
+                elif isinstance(value, int) and one and "Duration" in one.kind.python:
+                    value = format_duration(value)
+                words[option] = value
             elif name != "layer":
                 words[name] = value
         words |= call._place(hint.verb, hint.arguments.get("layer"))

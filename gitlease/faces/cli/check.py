@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -43,14 +42,13 @@ def _check(
     if call.json and form not in (None, "json") and target is None:
         raise UsageError(f"--json cannot be combined with --format {form} without --output")
     call.json = call.json or (form == "json" and target is None)
-    if fix and not yes:
-        if given["stale"] and (call.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
-            raise UsageError(
-                "--fix asks before each release: without a terminal it needs --yes",
-                hints=(call.typed("check", stale=True, fix=True, yes=True),),
-            )
-        call.ask = _ask
-    ci = read_context()
+    asks = fix and not yes and given["stale"]
+    if asks and (call.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise UsageError(
+            "--fix asks before each release: without a terminal it needs --yes",
+            hints=(call.typed("check", stale=True, fix=True, yes=True),),
+        )
+    call.sure, ci = yes, read_context()
     usual = "json" if call.json else "github" if ci.provider == "github" else "text"
     console = usual if target is not None else form or usual
     try:
@@ -81,12 +79,6 @@ def _check(
     if console != "json":
         sys.stdout.write(_rendered(call, result, console, fail_on))
     return call.respond(result)
-
-
-def _ask(facts: Sequence[str]) -> bool:
-    for fact in facts:
-        output.line(fact)
-    return click.confirm("release it?")
 
 
 def _rendered(call: Call, result: Result, form: str, fail_on: str) -> str:

@@ -1,332 +1,95 @@
-"""``run`` and ``dispatch``: run a command while leases are held, here or in the background."""
+"""``run``, ``dispatch`` and ``work`` as commands: exits, background runs, and a pool's progress."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import os
+import json
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
-from gitlease.core.errors import (
-    Hint,
-    LeaseHeld,
-    UsageError,
-)
-from gitlease.core.frozen import replace
-from gitlease.core.instant import moment_of
-from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer
-from gitlease.engine.keeping import holds_of
+from gitlease.core.errors import UsageError, clean
+from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.verb import (
-    Decorated,
-    flag,
-    option,
-    optional_resources_argument,
-    read_by,
-    taking,
-    values_of,
-    verb,
-)
+from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import RunRequest, dispatch, run_claimed
-from gitlease.runs.records import RunRecord, runs_of
-from gitlease.runs.supervisor import SHARE, grace_ms
-from gitlease.verbs import run_text, sentences, wire
-from gitlease.verbs.claiming import claim_options, claimed_lines
-from gitlease.verbs.parameters import DURATION, NOTE
-from gitlease.verbs.table import LEASE_EXITS, Called, Result, Table
-
-LENGTHS = (
-    "a few minutes: the lease is renewed while the command runs, and if this machine dies or loses",
-    "the remote, others wait no longer than the TTL",
+from gitlease.runs.pool import ENOUGH, Job, PoolEvent, PoolRan
+from gitlease.runs.records import (
+    DONE,
+    FAILED,
+    LOST,
+    RUNNING,
+    WAITING,
+    RunRecord,
+    runs_of,
 )
-note_option = option(
-    "--note",
-    metavar="TEXT",
-    type=read_by(NOTE, "note"),
-    help="Leave a note for the next holder at the end.",
-)
-grace_option = option(
-    "--grace",
-    metavar="D",
-    type=read_by(DURATION, "grace"),
-    help="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
-)
-RUN_OPTIONS = (
-    optional_resources_argument,
-    flag("--next", help="Take the first task of the queue."),
-    flag("--done", help="Mark each task as done if COMMAND exits with 0."),
-    taking("claim", but=("resources", "new", "dry_run", "verbose")),
-    note_option,
-    grace_option,
-)
+from gitlease.verbs import sentences, wire
+from gitlease.verbs.running import OUTCOMES, age, document
+from gitlease.verbs.table import DeclaredVerb, Result, Table, find_verb
 
-
-def log_line(text: str) -> None:
-    """Add a line to the log of a background run, from within its process."""
-    output.aside(f"gitlease: {text}")
-    sys.stderr.flush()
-
-
-def run_options(verb: Decorated) -> Decorated:
-    """Decorate a verb with the options of leases that a command runs under."""
-    for decorate in reversed(RUN_OPTIONS):
-        verb = decorate(verb)
-    return verb
-
-
-class RunCall:
-    """The claim and the command of a ``run`` or ``dispatch``. UsageError without a command.
-
-    ``resumed``: it goes on with what was parked.
-    """
-
-    resumed = False
-
-    def __init__(
-        self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
-    ) -> None:
-        if not command:
-            example = call.typed(verb, *(options["words"] or ["F8"]))
-            raise UsageError(f"missing command: {example} -- make test")
-        self._words: Sequence[str] = options["words"]
-        self._from_queue: bool = options["next"]
-        self.grace: int | None = options["grace"]
-        self.done: bool = options["done"]
-        self.for_task = self._from_queue or self.done
-        self._call, self._verb, self._values = call, verb, values_of("claim", call, options)
-        terms = {name: value for name, value in self._values.items() if name != "wait"}
-        self.request: RunRequest = RunRequest(
-            words=tuple(command),
-            directory=os.path.abspath(call.directory or "."),
-            options=claim_options(**terms),
-            grace=self.grace,
-            note=options["note"],
-            layer=call.layer,
-            stops=verb != "run",
-            done=self.done,
-        )
-
-    def claim(self) -> Answer:
-        """Claim the resources, or the first task. NoCommand or CannotExecute before that."""
-        call, values = self._call, self._values
-        own = call.workspace.ledger.own_live()
-        self._parked = {x.resource.text for x in own if x.parked}
-        resources = call.resources(self._words, claiming=True) if self._words else []
-        if resources:
-            given, more = {"resources": resources} | values, {"command": self.request.words}
-            call.called = Called(verb="claim", values=given, command=self._verb, more=more)
-        return run_text.claim_for_run(
-            call,
-            self.request,
-            resources,
-            values,
-            next=self._from_queue,
-        )
-
-    def brief(self, answer: Answer) -> str:
-        """Return the page that describes the task to the command."""
-        return run_text.brief_of(self._call, answer, prog=self._call.prog, done=self.done)
-
-    def remarks(self, answer: Answer) -> list[str]:
-        """Return warnings about the grace period and about leases that were held before."""
-
-        def end(view: LeaseView) -> str:
-            bound = view.lease_id in answer.bound
-            if self.done:
-                return f"done if the command succeeds, else {'yours again' if bound else 'kept'}"
-            return "yours again" if bound else "not released"
-
-        names = [view.resource for view in answer.leases if not view.renewals]
-        parked = [x for x in names if x in self._parked]
-        self.resumed = bool(parked)
-        warnings = [f"{x} was parked: at the end of the run it is given back" for x in parked]
-        holds = holds_of(answer)
-        grace = grace_ms(self.grace, holds) / 1_000 if holds else 0
-        if self.grace is not None and grace < self.grace:
-            warnings.append(f"the grace is {grace:g}s: at most 1/{SHARE} of the lease's time")
-        return warnings + [
-            f"{sentences.named(view)} was already yours: at the end of the run it is {end(view)}"
-            for view in answer.leases
-            if view.renewals
-        ]
-
-
-OWN_EXITS = (
-    (75, "the lease was not acquired: held, refused by policy, or the wait ran out"),
-    (125, "gitlease failed, or the lease was lost and the command was stopped"),
-    (126, "the command cannot be executed"),
-    (127, "the command was not found"),
-)
-
-
-@verb(
-    "run",
-    """Run COMMAND while you hold each RESOURCE. Claims all of them or none, renews them in the
-background, and releases them when the command ends. Exits with the command's own status, or with
-128 + n if signal n ended it.
-
-Each run has its own session unless you name one, so two runs of one person exclude each other,
-wherever they start. A lease that you hold without a session belongs to the run for its duration,
-and is yours again at the end. A lease that the run's session held before is renewed, and not
-released at the end. What the command itself claims in the run's own session ends with the run.
-
-COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
-On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z reach both;
-elsewhere it has a group of its own. Signals are forwarded to it. When a lease is lost, it gets TERM
-with all that it started in that group, and KILL after the grace period. A guardian process does the
-same if gitlease itself is killed, stopped or hangs; on Linux, killing gitlease also kills the
-command at once. This does not reach processes that leave the group (setsid, a container, sudo).
-While gitlease and the guardian are both stopped (SIGSTOP), nothing ends it. Background processes
-that a finished command leaves behind keep running.
-
-A lease that cannot be renewed in time is given up so early that the command has ended before anyone
-else can claim it. A revocation, or a release from elsewhere, is noticed with the next renewal,
-after about a third of the TTL, or within seconds of this clone seeing it, as with a release in this
-clone. Until then the command keeps running while someone else may hold the lease. But `gitlease
-fence` refuses its token at once, and `gitlease push` refuses work covered by the lease's paths or
-task file; for any other lease, use `gitlease push --require R`.
-
-The environment of COMMAND has GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by
-spaces), GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of the start). With --next or
---done it also has GITLEASE_BRIEF, a file that describes the task. gitlease commands in it act as
-this run; repeat --remote or --local there. The run itself keeps the settings and the user.email it
-started with, whatever COMMAND checks out or sets; gitlease commands in it read the current ones.
-
-run writes to standard error only; with --json it writes one JSON document there, as the last
-line.""",
-    advice=LENGTHS,
-    examples=(
-        "gitlease run F001 -- make test",
-        "gitlease run deploy-prod --any --wait 15m -- ./deploy.sh",
-        "gitlease run src/auth/ --ttl 2m -- sh -c 'sed -i s/a/b/ src/auth/* && make'",
-        "gitlease run F001 --grace 30s --ttl 5m --note 'see the log' -- ./migrate",
-        "gitlease run --next --done -- sh -c 'make check-$GITLEASE_RESOURCE'",
-    ),
-    exits=(),
-    own_exits=OWN_EXITS,
-    done="the command ended with 0; any other status is passed on",
-    with_command=True,
-)
-@run_options
-@flag("--detach", help="Run in the background with a log, like `dispatch`.")
-def run_verb(
-    call: Call, /, *, command: tuple[str, ...], detach: bool, **options: Any
-) -> int | None:
-    if detach:
-        run_detached(call, command, options)
-        return None
-
-    gc.enable()  # this may last for hours
-    call.open_as(lambda workspace: in_a_run(workspace, "run"))
-    run, said = RunCall(call, "run", command, options), list[str]()
-
-    def on_claim(answer: Answer) -> None:
-        taken = [sentences.displaced(old) for old in answer.displaced]
-        said.extend([*call.warnings, *answer.warnings, *taken, *run.remarks(answer)])
-        _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
-
-    ran = run_claimed(
-        call.workspace,
-        run.request,
-        run.claim,
-        on_claim=on_claim,
-        on_stop=lambda why: _say(call, [sentences.stopping(why)]),
-        brief=run.brief if run.for_task else None,
-    )
-    _say(call, [f"warning: {x}" for x in ran.warnings])
-    ended, given_back = ran.ended, ", ".join(ran.released)
-    if run.done and ran.finished:
-        _say(call, [f"{view.resource} is done" for view in ran.answer.leases[: ran.finished]])
-    elif given_back and ended.exit:
-        _say(call, [f"given back, since the command ended with {ended.exit}: {given_back}"])
-    elif given_back and run.resumed:
-        _say(call, [f"given back: {given_back}"])
-    if not ended.lost and ended.failure is not None:
-        _say(call, [f"the command was stopped: {ended.failure}"])
-    if call.json:
-        warnings = tuple(dict.fromkeys([*said, *ran.warnings]))
-        with contextlib.suppress(OSError, ValueError):
-            output.last_line(wire.ran("run", ran.answer, ended, now=call.now(), warnings=warnings))
-    return ended.exit
-
-
-def _say(call: Call, lines: Sequence[str]) -> None:
-    if call.json:
-        return
-    with contextlib.suppress(OSError, ValueError):  # a closed stderr must not stop the command
-        for text in dict.fromkeys(lines):
-            output.aside(text)
-        sys.stderr.flush()
-
+if TYPE_CHECKING:
+    from rich.text import Text
 
 HEADINGS = ("RESOURCE", "STATE", "SINCE", "SESSION", "PID", "COMMAND", "LOG")
-STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red"}
+STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red", "waiting": "yellow"}
 SHOWN = 1_048_576  # bytes of a log in a JSON document, from its end
 MODES = ("--list", "--logs", "--stop")
 
 
-@verb(
-    "dispatch",
-    """Run COMMAND in the background while you hold each RESOURCE. The same as `run --detach`.
+def _run(declared: DeclaredVerb, call: Call, *, detach: bool, **given: Any) -> int:
+    if detach:
+        return _started(find_verb("dispatch"), call, given)
+    gc.enable()  # this may last for hours
+    result = _carried_out(declared, call, given)
+    status: int = result.value.ended.exit
+    if call.json:
+        warnings = [*dict.fromkeys((*call.warnings, *result.warnings))]
+        document = wire.success("run", body=result.body, warnings=warnings)
+        if (failure := result.failure) is not None:
+            body = {**result.body, "warnings": warnings, "next": []}
+            document = wire.failure("run", failure, now=call.now(), body=body)
+            document["error"]["exit"] = status
+        with contextlib.suppress(OSError, ValueError):
+            output.last_line(document)
+    return status
 
-The leases are claimed first. Then dispatch returns at once, and prints the session, the process and
-the log file. A resource that someone else holds is refused, so nothing is started twice.
 
-The command has its own session unless you name one, no standard input and no terminal. TERM to its
-runner stops it in order: TERM to the command, KILL after the grace period, then the release. --next
-takes the first task of the queue instead of a RESOURCE. The command finds its task in
-GITLEASE_RESOURCE, and in GITLEASE_BRIEF the name of a file with the task, its paths, notes and
-instructions.
+def _carried_out(declared: DeclaredVerb, call: Call, given: dict[str, Any]) -> Result:
+    """Carry out a verb that runs a command, in a session of its own."""
+    if not given["command"]:
+        example = call.typed(declared.name, *(given["resources"] or ["F8"]))
+        raise UsageError(f"missing command: {example} -- make test")
+    # A session from the environment is the caller's, who may dispatch several runs.
+    own = declared.name == "dispatch" and call.session is None
+    call.open_as(lambda workspace: in_a_run(workspace, declared.name, always=own))
+    return result_of(declared, call, given)
 
---list shows the runs of this clone. --logs R prints the log of the newest run of R. --stop R stops
-the run of R and waits until it has ended. The last 50 ended runs are kept, with up to 16 MiB of
-logs.""",
-    advice=LENGTHS,
-    examples=(
-        "gitlease dispatch F001 -- ./agent.sh",
-        "gitlease dispatch --next --ttl 30m -- ./agent.sh",
-        "gitlease dispatch --list",
-        "gitlease dispatch --logs F001 --follow",
-        "gitlease dispatch --stop F001",
-    ),
-    exits=LEASE_EXITS,
-    no=("held", "wait_timeout", "nothing_left"),
-    done="the command runs; for --stop: it has ended",
-    with_command=True,
-)
-@flag("--list", help="Show the runs of this clone.")
-@option("--logs", metavar="R", help="Print the log of the newest run of R.")
-@flag("--follow", help="With --logs: continue until the run has ended.")
-@option("--stop", metavar="R", help="Stop the run of R.")
-@run_options
-def dispatch_verb(
+
+def _dispatch(
+    declared: DeclaredVerb,
     call: Call,
-    /,
     *,
-    command: tuple[str, ...],
     list: bool,
     logs: str | None,
     follow: bool,
     stop: str | None,
-    **options: Any,
-) -> None:
-    given = zip(MODES, (list, logs, stop), strict=True)
-    chosen = [name for name, value in given if value not in (None, False)]
+    **given: Any,
+) -> int | None:
+    modes = zip(MODES, (list, logs, stop), strict=True)
+    chosen = [name for name, value in modes if value not in (None, False)]
     if follow and logs is None:
         raise UsageError("--follow needs --logs")
     if follow and call.json:
         raise UsageError("--follow cannot be combined with --json")
     if not chosen:
-        run_detached(call, command, options)
-        return
-    if len(chosen) > 1 or command or any(options.values()):
+        return _started(declared, call, given)
+    if len(chosen) > 1 or any(given.values()):
         raise UsageError(f"{chosen[0]} cannot be combined with anything else")
     if list:
         _list(call)
@@ -334,58 +97,12 @@ def dispatch_verb(
         _logs(call, logs, follow=follow)
     elif stop is not None:
         _stop(call, stop)
+    return None
 
 
-# --- dispatching ----------------------------------------------------------------------------------
-
-
-def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Claim, and start the command in a process of its own."""
-    call.command = "dispatch"
-    # A session from the environment is the caller's, who may dispatch several runs.
-    own = call.session is None
-    call.open_as(lambda workspace: in_a_run(workspace, "dispatch", always=own))
-    run = RunCall(call, "dispatch", command, options)
-    try:
-        answer = run.claim()
-        record = dispatch(
-            call.workspace,
-            answer,
-            replace(run.request, brief=run.brief(answer)),
-            say=log_line,
-            on_stop=lambda why: log_line(sentences.stopping(why)),
-        ).record
-    except LeaseHeld as held:
-        raise held.with_(hints=(*held.hints, *_logs_of_holder(call, held))) from None
-    call.warnings += run.remarks(answer)
-
-    name = record.resources[0]
-    call.note_carried(answer.leases)
-    call.respond(
-        Result(
-            body=wire.claimed(answer)
-            | {"status": "dispatched", "run": wire.background(record, "running")},
-            lines=lambda: [
-                *claimed_lines(call, answer),
-                f"dispatched as process {record.runner}, session {record.session}",
-                f"log: {record.log}",
-            ],
-            leases=answer.leases,
-            warnings=answer.warnings,
-            then=[
-                Hint("dispatch", {"logs": name}, "show its output"),
-                Hint("dispatch", {"stop": name}, "stop it"),
-            ],
-        )
-    )
-
-
-def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
-    runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
-    record = runs.in_the_way(sessions, held.resource, call.workspace.layer)
-    if record is None:
-        return []
-    return [call.typed("dispatch", logs=record.resources[0])]
+def _started(declared: DeclaredVerb, call: Call, given: dict[str, Any]) -> int:
+    call.command = declared.name
+    return call.respond(_carried_out(declared, call, given))
 
 
 # --- managing runs --------------------------------------------------------------------------------
@@ -446,3 +163,202 @@ def _stop(call: Call, word: str) -> None:
     status = "stopped" if was_running and state == "stopped" else "ended"
     body = {"status": status, "run": wire.background(record, state)}
     call.respond(Result(body=body, lines=lambda: [said]))
+
+
+# --- a pool ---------------------------------------------------------------------------------------
+
+SOME_FAILED = 1
+REFRESH = 0.5  # seconds between two drawings of the table
+MOST_SHOWN = 20  # ended tasks of a pool
+RESULTS = ("done", "was not finished", "failed", "lost its lease", "stopped", "waits for a person")
+IN_WORDS = dict(zip(OUTCOMES, RESULTS, strict=True))
+POOL_HEADINGS = ("TASK", "STATE", "FOR", "LAST LINE", "LOG")
+
+
+def _work(declared: DeclaredVerb, call: Call, *, status: bool, **given: Any) -> int:
+    if status:
+        if any(given.values()):
+            raise UsageError("--status cannot be combined with anything else")
+        show_status(call)
+        return 0
+    if not given["command"]:
+        raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
+    gc.enable()  # this may last for hours
+    with PoolReporter(call) as call.reporter:
+        ran: PoolRan = result_of(declared, call, given).value[0]
+    failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
+    ended = 128 + ran.stopped_by if ran.stopped_by is not None else SOME_FAILED if failed else 0
+    if call.json:
+        print(json.dumps(finished(ran, ended)), flush=True)
+    else:
+        output.line(_summary(ran, ended))
+    return ended
+
+
+# --- output -------------------------------------------------------------------------------------
+
+
+class PoolReporter:
+    """Prints a line for each event; on a terminal, a table below them shows the running jobs.
+
+    It draws the table only while the pool pauses, without a thread, because the pool forks.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call, self._live, self._drawn = call, None, 0.0
+        if not call.json and output.on_terminal():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def report(self, event: PoolEvent) -> None:
+        if self._call.json:
+            print(json.dumps(document(event)), flush=True)
+        elif event.kind == "warning" and self._live is None:
+            output.warn([event.message or ""])
+        elif self._live is not None:
+            self._live.console.print(clean(_sentence(event)), markup=False)
+        else:
+            output.line(_sentence(event))
+            sys.stdout.flush()
+
+    def draw(self, jobs: Sequence[Job], pool: RunRecord) -> None:
+        """Draw the table of the jobs that run, from time to time."""
+        if self._live is not None and time.monotonic() - self._drawn >= REFRESH:
+            self._drawn = time.monotonic()
+            self._live.update(_panel(jobs, pool, self._call.now()), refresh=True)
+
+
+def _sentence(event: PoolEvent) -> str:
+    """Return the event as a sentence."""
+    if event.job is None:
+        if event.kind == "idle":
+            return "no task is left to claim; waiting"
+        if event.kind == "warning":
+            return f"warning: {event.message}"
+        enough = event.kind == ENOUGH
+        return f"{event.message}: no new tasks" if enough else f"{event.message}; still trying"
+    record, name = event.job.record, event.job.name
+    if event.kind == "left_alone":
+        failures = "1 failure" if event.failures == 1 else f"{event.failures} failures"
+        return f"{name} is skipped from now on, after {failures}"
+    if event.end is None:
+        return f"{name} started, session {record.session}, log {record.log}"
+    said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(age(event))}"
+    said += f", status {event.end.exit}" if event.end.exit else ""
+    return f"{said}: {event.end.message}" if event.end.message else said
+
+
+def finished(ran: PoolRan, status: int) -> dict[str, Any]:
+    """Return the last line, with the number of tasks for each outcome and what is left."""
+    counts = {name: ran.counts.get(name, 0) for name in OUTCOMES}
+    head = {"schema": wire.SCHEMA, "event": "finished", "ok": not status, "command": "work"}
+    left = {"left": ran.left, "stranded": sorted(ran.stranded), "exit": status}
+    return {**head, **counts, **left}
+
+
+def _summary(ran: PoolRan, status: int) -> str:
+    """Return the last line as a sentence."""
+    counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
+    words = (*OUTCOMES, "left", "stranded")
+    named = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
+    said = f"finished: {', '.join(named) or 'there was nothing to do'}"
+    return f"{said}; exit status {status}" if status else said
+
+
+def _panel(jobs: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
+    from rich.text import Text
+
+    rows = []
+    for job in jobs:
+        age = humanize_duration(int(time.monotonic() - job.began))
+        rows.append([clean(x) for x in (job.name, age, job.last_line(), job.record.log)])
+    head, width = ("TASK", "FOR", "LAST LINE", "LOG"), output.columns()
+    laid_out = output.table_lines(head, rows, width)
+    if not laid_out:  # a narrow terminal
+        laid_out = output.table_lines(head[:2], [row[:2] for row in rows], width)
+    text = "\n".join(line for lines in laid_out for line in lines)
+    return Text(f"{_totals(pool, 'running', now)}\n{text}", no_wrap=True, overflow="ellipsis")
+
+
+def totals(pool: RunRecord) -> dict[str, int]:
+    """Return the number of a pool's tasks by their results."""
+    counts = {**(pool.counts or {}), "stranded": len(pool.stranded)}
+    first = (DONE, "running", FAILED, "left", "stranded", WAITING)
+    return {x: counts.get(x, 0) for x in dict.fromkeys((*first, *OUTCOMES))}
+
+
+def _totals(pool: RunRecord, state: str, now: datetime) -> str:
+    """Return a pool's state and the number of its tasks by their results."""
+    counts = totals(pool)
+    words = [f"{counts[x]} {x.replace('_', ' ')}" for x in counts if counts[x]]
+    since = sentences.clock_time(moment_of(pool.began_at), now)
+    at = pool.ended_at and f"from {since} to {sentences.clock_time(moment_of(pool.ended_at), now)}"
+    return f"pool {pool.runner} {state} {at or f'since {since}'}: {', '.join(words) or 'no tasks'}"
+
+
+def show_status(call: Call) -> None:
+    """Show the pools that run, or else the last one, with the runs of each."""
+    runs, now = runs_of(call.workspace), call.now()
+    every, every_run = runs.pools(), runs.background()
+    pools = [x for x in every if runs.state_of(x) == RUNNING] or [*every[:1]]
+    shown: list[str | Table] = [] if pools else ["no pool has worked in this clone"]
+    documents = list[dict[str, Any]]()
+    for pool in pools:
+        state, own = runs.state_of(pool), [x for x in every_run if x.pool == pool.id]
+        named = [(x, runs.state_of(x), runs.last_line(x)) for x in own]
+        named.sort(key=lambda x: x[1] != RUNNING)
+        rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]
+        styles = [STYLES.get(x.result or state, "") for x, state, _ in named[:MOST_SHOWN]]
+        more = len(named) - len(rows)
+        shown += [_totals(pool, state, now), f"command: {shlex.join(pool.command)}"]
+        shown += [f"stranded: {', '.join(pool.stranded)}"] if pool.stranded else []
+        shown += [Table(headings=POOL_HEADINGS, rows=rows, styles=styles)] if rows else []
+        shown += [f"and {more} more"] if more else []
+        tasks = [wire.background(x, y, shape="pool_run", last_line=z) for x, y, z in named]
+        documents.append(
+            wire.background(pool, state, shape="pool", totals=totals(pool), runs=tasks)
+        )
+    call.respond(Result(body={"pools": documents}, lines=lambda: shown))
+
+
+def status_row(run: RunRecord, state: str, line: str, now: datetime) -> tuple[str, ...]:
+    until = now if run.ended_at is None else moment_of(run.ended_at)
+    age = humanize_duration(max(0, int((until - moment_of(run.began_at)).total_seconds())))
+    state = (run.result or state) + (f" ({run.exit})" if run.exit else "")
+    state += f": {run.message}" if run.message else ""
+    return (" ".join(run.resources), state.replace("_", " "), age, line, run.log)
+
+
+work_command = partial(
+    command,
+    "work",
+    _work,
+    Option(["--status"], is_flag=True, help="Show the pools of this clone."),
+)
+
+run_command = partial(
+    command,
+    "run",
+    _run,
+    Option(["--detach"], is_flag=True, help="Run in the background with a log, like `dispatch`."),
+)
+dispatch_command = partial(
+    command,
+    "dispatch",
+    _dispatch,
+    Option(["--list"], is_flag=True, help="Show the runs of this clone."),
+    Option(["--logs"], metavar="R", help="Print the log of the newest run of R."),
+    Option(["--follow"], is_flag=True, help="With --logs: continue until the run has ended."),
+    Option(["--stop"], metavar="R", help="Stop the run of R."),
+)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gitlease import wiring
+from gitlease import verbs, wiring
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import cli
@@ -36,7 +36,6 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 # Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
-READING = frozenset({"board"})  # besides those of the table
 
 
 class Option(click.Option):
@@ -82,9 +81,8 @@ optional_resources_argument = click.argument(
 class Verb(click.Command):
     """A verb, with its own options before the shared ones, and examples and exit codes in its help.
 
-    ``own_exits`` are statuses of this verb alone, with their meanings. ``with_command`` passes the
-    words after ``--`` as the parameter ``command``. ``bare`` maps options that never take the next
-    word as their value to their default value.
+    The words after ``--`` are the command that a verb runs. ``bare`` maps options that never take
+    the next word as their value to their default value.
     """
 
     def __init__(
@@ -92,27 +90,23 @@ class Verb(click.Command):
         page: DeclaredVerb,
         *,
         name: str,
-        own_exits: Sequence[tuple[int, str]] = (),
-        with_command: bool = False,
         bare: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(name, context_settings=CONTEXT, help=page.help, **settings)
-        self.page, self.own_exits = page, own_exits
-        self.with_command, self.bare = with_command, bare or {}
+        self.page, self.bare = page, bare or {}
         self.params += shared_options(session=page.session)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         words = [f"{x}={self.bare[x]}" if x in self.bare else x for x in args[:end]]
         rest = args[end:]
-        if self.with_command:
+        if self.page.runs:
             ctx.params["command"] = () if ctx.resilient_parsing else tuple(rest[1:])
             rest = rest if ctx.resilient_parsing else []
         return super().parse_args(ctx, [*words, *rest])
 
     def invoke(self, ctx: click.Context) -> Any:
-        _call(ctx).anonymous = self.name in READING
         if _call(ctx).json or self.name in SILENT or not sys.stderr.isatty():
             return super().invoke(ctx)
         with output.progress():
@@ -120,7 +114,7 @@ class Verb(click.Command):
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         pieces = super().collect_usage_pieces(ctx)
-        return [*pieces, "--", "COMMAND [ARG]..."] if self.with_command else pieces
+        return [*pieces, "--", "COMMAND [ARG]..."] if self.page.runs else pieces
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         prog = ctx.find_root().info_name or "gitlease"
@@ -129,22 +123,22 @@ class Verb(click.Command):
             _section(formatter, "How long", page.advice)
         _section(formatter, "Examples", [line.replace("gitlease", prog) for line in page.examples])
         lines = [f"{0:>3}  {page.done}", *(_exit_line(x, page.no) for x in page.exits)]
-        lines += [f"{status:>3}  {meaning}" for status, meaning in self.own_exits]
+        lines += [f"{status:>3}  {meaning}" for status, meaning in page.own_exits]
         _section(formatter, "Exit codes", lines)
 
 
-OF_COMMAND = ("own_exits", "with_command", "bare")
 LANDS = "someone else holds it, the work conflicts with the base, or the check failed"
 
 
-def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Any]], Verb]:
+def verb(
+    name: str, help: str, *, bare: Mapping[str, str] | None = None, **traits: Any
+) -> Callable[[Callable[..., Any]], Verb]:
     """Make a function a verb of the command line alone; it gets the ``Call`` first."""
-    own = {x: traits.pop(x) for x in OF_COMMAND if x in traits}
 
     def decorate(function: Callable[..., Any]) -> Verb:
         page = DeclaredVerb(name=name, function=function, help=help, **{"done": "done", **traits})
         params = [*reversed(vars(function).get("__click_params__", ()))]  # as decorators add them
-        return Verb(page, name=name, params=params, callback=click.pass_obj(function), **own)
+        return Verb(page, name=name, params=params, callback=click.pass_obj(function), bare=bare)
 
     return decorate
 
@@ -291,7 +285,8 @@ def command(
     page, known = verbs[-1], dict[str, Parameter]()
     for one in reversed(verbs):
         known |= one.at(COMMAND)
-    params = [*map(_parameter, known.values()), *own]
+    typed = [one for x, one in known.items() if not (page.runs and x == "command")]
+    params = [*map(_parameter, typed), *own]
     optional = [x for x in params if isinstance(x, click.Argument) and not x.required]
     for outer, inner in pairwise(optional):  # KEY [VALUE]
         outer.metavar = (outer.metavar or "").removesuffix("]")
@@ -315,25 +310,6 @@ def _carry_out_action(
                 word = word if one.positional else one.words.partition("/")[0].split()[0]
                 raise UsageError(f"{word} cannot be combined with {action}")
     return run_verb(verbs[action], call, **{x: given[x] for x in known})
-
-
-def taking(verb: str, *, but: Sequence[str]) -> Callable[[Decorated], Decorated]:
-    """Decorate a command's function with the parameters of a verb ``but`` some."""
-
-    def decorate(function: Decorated) -> Decorated:
-        options: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
-        known = find_verb(verb).at(COMMAND)
-        # backwards, as click's own decorators do
-        options += [_parameter(known[name]) for name in reversed(known) if name not in but]
-        return function
-
-    return decorate
-
-
-def values_of(verb: str, call: Call, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the options that are parameters of a verb. Raises UsageError."""
-    known = {x: one for x, one in find_verb(verb).parameters.items() if x in options}
-    return read_values(known, call, {x: options[x] for x in known}, what="the command")
 
 
 def _parameter(one: Parameter) -> click.Parameter:
@@ -399,7 +375,7 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     if proposed is None:
         return result
     init = Hint("init", {}, "see settings that fit the files here")
-    warnings = (*result.warnings, *cli.headed(proposed.headed))
+    warnings = (*result.warnings, *verbs.headed(proposed.headed))
     return replace(result, warnings=warnings, then=(init,) if proposed.fits else ())
 
 

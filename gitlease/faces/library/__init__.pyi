@@ -4,4 +4,4 @@ from gitlease.faces.library.methods import OF_A_GATEWAY as OF_A_GATEWAY
 from gitlease.faces.library.methods import TERMS as TERMS
 from gitlease.faces.library.methods import Method as Method
 from gitlease.faces.library.methods import in_python as in_python
-from gitlease.faces.library.values import WorkOutcome as WorkOutcome
+from gitlease.verbs.running import WorkOutcome as WorkOutcome

@@ -76,23 +76,11 @@ class GatewayEvent:
 
 
 FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of a query
-# If ended, or planned.
-_LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0, "paths": []}
 
 
 def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
     """The leases of an answer."""
-    return tuple(lease_of(one) for one in document.get("leases", ()))
-
-
-def lease_of(data: Mapping[str, Any]) -> Lease:
-    """A lease as the library has it; unknown fields of a newer gateway are ignored."""
-    known = {x: y for x, y in data.items() if y is not None}
-    if ended := known.get("ended_at"):  # released or revoked: known from the audit trail alone
-        known = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), ended) | known
-        left = datetime.fromisoformat(ended) - datetime.now(UTC)
-        known["expires_in"] = min(0, int(left.total_seconds()))  # by two clocks
-    return values.ANSWERS.load(Lease, _LACKING | known)
+    return tuple(values.lease_of(one) for one in document.get("leases", ()))
 
 
 def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
@@ -125,7 +113,7 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     at = data.get("free_at")
     return error.with_(
         free_at_ms=at and round(datetime.fromisoformat(at).timestamp() * 1_000),
-        views=tuple(lease_of(one) for one in data.get("conflicts", ())),
+        views=tuple(values.lease_of(one) for one in data.get("conflicts", ())),
     )
 
 
@@ -205,7 +193,9 @@ class Connection(GatewayVerbs):
         for start in range(0, len(wanted), MOST_PATHS):
             body = {"paths": wanted[start : start + MOST_PATHS]}
             found = self._ask("POST", "/v1/check", body).get("findings", ())
-            held |= {x["path"]: lease_of(x["lease"]) for x in found if x["severity"] == "block"}
+            held |= {
+                x["path"]: values.lease_of(x["lease"]) for x in found if x["severity"] == "block"
+            }
         return held
 
     def events(self, *, after: str | None = None) -> Generator[GatewayEvent, None, None]:

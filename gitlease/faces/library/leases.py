@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, Self, TypeVar, overload
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, Unavailable, UsageError
-from gitlease.core.frozen import replace
+from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import Lost
 from gitlease.core.resources import WHOLE, parse_scope
-from gitlease.engine import acts
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
-from gitlease.faces.library.made import ClaimTerms, LeaseVerbs
+from gitlease.faces.library.made import LeaseVerbs
 from gitlease.faces.library.methods import (
-    LANDING,
-    TERMS,
-    Duration,
     Method,
     ResourceLike,
-    StrPath,
     refusing_class,
-    taking,
-    to_folder,
     to_list,
-    to_note,
     to_resources,
-    to_seconds,
 )
-from gitlease.faces.library.values import InitResult, RunResult, WorkEvent, WorkResult
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import MOST_SHARED, RunRequest, run_claimed
-from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits, PoolRequest
-from gitlease.runs.pool import work as work_on_queue
-from gitlease.verbs import run_text, sentences
-from gitlease.verbs.claiming import claim_options
 from gitlease.verbs.doors import CloneDoor
-from gitlease.verbs.parameters import COMMAND_WORDS
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
-from gitlease.wiring.push import open_push, pool_finisher
+from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import (
     Workspace,
     open_workspace,
-    record_ledger,
-    write_default_settings,
 )
 
 MOMENT = 2.0  # seconds
@@ -84,7 +62,7 @@ class Leases(LeaseVerbs):
     ) -> None:
         """``layer`` is the one named by the caller; ``open_at`` opens another folder likewise."""
         self._workspace, self._ledger = workspace, workspace.ledger
-        self._door = CloneDoor(workspace, layer)
+        self._door = CloneDoor(workspace, layer, open_at)
         self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
 
@@ -144,46 +122,6 @@ class Leases(LeaseVerbs):
         """A task as in its file. Raises NotFound, and Invalid for a broken file."""
         return self._ledger.edges.task(self._door.resource(resource))
 
-    def init(
-        self,
-        *,
-        undo_rollback: bool = False,
-        accept_rollback: bool = False,
-        new_ledger: bool = False,
-    ) -> InitResult:
-        """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
-
-        Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises
-        Rollback, unless the choice is given: restore what this clone has seen (``undo_rollback``),
-        or accept the remote's state (``accept_rollback``); see `gitlease init --help`. A ledger
-        that the settings do not record is refused, unless this remote is to have its own
-        (``new_ledger``). An unreachable remote is a warning.
-        """
-        if undo_rollback and accept_rollback:
-            raise UsageError("undo_rollback and accept_rollback exclude each other")
-        self._ledger.check_holder()
-        reading = None
-        try:
-            if undo_rollback:
-                reading = acts.undo_rollback(self._ledger)
-            else:
-                reading = acts.confirm(
-                    self._ledger, rolled_back=accept_rollback, another=new_ledger
-                )
-            warnings = reading.warnings
-        except Unavailable as error:
-            warnings = (error.message,)
-        written = write_default_settings(self._workspace.repository)
-        _, unrecorded = record_ledger(self._workspace, reading.ledger_id if reading else None)
-        self.warnings = (*(written[1].warnings if written else ()), *warnings, *unrecorded)
-        return InitResult(
-            settings_file=written[0] if written else None,
-            place=self._ledger.store.place,
-            layer=self._ledger.layer,
-            id=reading.ledger_id if reading else None,
-            revision=reading.revision if reading else None,
-        )
-
     def on_available(
         self, *resources: ResourceLike, scope: str = WHOLE
     ) -> Callable[[Callback], Subscription[Callback]]:
@@ -220,171 +158,33 @@ class Leases(LeaseVerbs):
             return Subscription(function, opened)
         return lambda function: Subscription(function, opened)
 
-    @taking(ClaimTerms)
-    def run(
-        self,
-        command: Sequence[str],
-        *resources: ResourceLike,
-        next: bool = False,
-        note: str | None = None,
-        done: bool = False,
-        grace: Duration | None = None,
-        cwd: StrPath | None = None,
-        **terms: Unpack[ClaimTerms],
-    ) -> RunResult:
-        """Run a command under leases: claim all or none, renew, release at its end.
-
-        ``command`` is a list of words, not a shell line. ``resources``, or with ``next`` the first
-        task of the queue, are claimed as by ``claim``; each run has a session of its own unless one
-        was named or it is in a ``Session``. ``done`` marks tasks as done if the command ends with
-        0; ``note`` is left for the next holder at a release. ``grace`` is the time from TERM to
-        KILL if the command must be stopped, ``cwd`` its folder, by default the current one. Its
-        environment is this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others
-        of `gitlease run`.
-
-        Signals sent to this program go to the command. Only for the main thread; elsewhere use
-        ``gitlease.hold`` around your own command. Raises what ``claim`` raises, NotFound or Invalid
-        for a command that cannot be executed, before anything is claimed, and LeaseLost if a lease
-        was lost: then the command was stopped.
-        """
-        _only_in_main_thread("run")
-        _need_repository(self._workspace, "run")
-
-        workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
-        door = CloneDoor(workspace)
-        values = TERMS.values(door, terms)
-        request = _request(self, command, values, cwd, grace, note=to_note(note), done=done)
-        ran = run_claimed(
-            workspace,
-            request,
-            lambda: run_text.claim_for_run(
-                door, request, door.resources(resources), values, next=next
-            ),
-            on_claim=lambda _answer: None,
-            on_stop=lambda _why: None,
-            brief=partial(run_text.brief_of, door, done=done) if next or done else None,
-        )
-        warnings = (*door.granted(ran.answer), *ran.answer.warnings, *ran.warnings)
-        self.warnings = tuple(dict.fromkeys(warnings))
-        if ran.ended.lost:
-            raise ran.ended.lost[0].error
-        if ran.ended.status is None or ran.ended.failure is not None:
-            raise Invalid(f"the command was stopped: {ran.ended.failure}")
-        return RunResult(
-            status=ran.ended.status,
-            leases=ran.answer.leases,
-            done=ran.finished == len(ran.answer.leases),
-            stopped=ran.ended.stopped,
-            warnings=self.warnings,
-        )
-
-    def work(
-        self,
-        command: Sequence[str],
-        *,
-        jobs: int = 1,
-        worktrees: bool = False,
-        base: str | None = None,
-        forever: bool = False,
-        done_on_success: bool = False,
-        land: bool = False,
-        pr: str | Sequence[str] | None = None,
-        by: Literal["rebase", "merge"] | None = None,
-        check: str | Sequence[str] | None = None,
-        unfenced: bool = False,
-        no_verify: bool = False,
-        max_failures: int | None = None,
-        budget: int | None = None,
-        share_log: int = 0,
-        limit: Duration | None = None,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-        commit: bool | None = None,
-        grace: Duration | None = None,
-        cwd: StrPath | None = None,
-        on_event: Callable[[WorkEvent], object] | None = None,
-    ) -> WorkResult:
-        """A pool: run the command for one task of the queue after the other.
-
-        ``jobs`` run at once, each in the background with a lease, a session and a log of its own;
-        the options and outcomes are those of `gitlease work`. It returns when the queue is empty,
-        with ``forever`` when interrupted. Ctrl-C once: no new tasks; twice, or TERM: the runs are
-        stopped and their tasks released. ``land`` lands what succeeds, ``pr`` hands its branch to a
-        command; ``by``, ``check``, ``unfenced`` and ``no_verify`` are those of ``leases.land``.
-        ``on_event`` is called with each ``WorkEvent``, in this thread; if it raises, the runs are
-        stopped and the pool ends.
-
-        Each run is a fork of this program, so this is only for the main thread of a program without
-        other threads. Raises UsageError otherwise, NotFound or Invalid for a command that cannot be
-        executed, and permanent failures of a claim, once all runs have ended.
-        """
-        _only_in_main_thread("work")
-        _need_repository(self._workspace, "work")
-        _only_thread()
-        if not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
-            raise UsageError(f"jobs must be a number from 1 to {MOST_JOBS}")
-        for name, most in (("max_failures", max_failures), ("budget", budget)):
-            if most is not None and (not isinstance(most, int) or most < 1):
-                raise UsageError(f"{name} must be a number, at least 1")
-        if not isinstance(share_log, int) or not 0 <= share_log <= MOST_SHARED:
-            raise UsageError(f"share_log must be a number from 0 to {MOST_SHARED}")
-        if on_event is not None and not callable(on_event):
-            raise UsageError("on_event must be a function")
-        of_landing = {"base": base, "by": by, "check": check, "unfenced": unfenced}
-        terms = LANDING.values(self._door, {**of_landing, "no_verify": no_verify})
-        options = {"land": land, "pr": pr, "done_on_success": done_on_success}
-        lands = run_text.is_landing(self._door, {**options, "worktrees": worktrees}, terms)
-        done, worktrees, finisher = done_on_success or lands, worktrees or lands, None
-        given = TERMS.values(self._door, {"ttl": ttl, "reason": reason, "commit": commit})
-        run = _request(self, command, given, cwd, grace, share_log=share_log, done=done)
-        if lands:
-            words = COMMAND_WORDS.read(None, pr, "pr") if pr is not None else ()
-            base, finisher = pool_finisher(self._workspace, run.directory, words, _log, **terms)
-        request = PoolRequest(
-            run=replace(run, finisher=finisher, limit=to_seconds(limit, "limit")),
-            brief=partial(
-                run_text.brief, prog="gitlease", done=done, commit=worktrees, lands=lands
-            ),
-            open_at=self._open_at,
-            worktrees=worktrees,
-            base=base,
-        )
-        ended: list[WorkEvent] = []
-
-        def report(event: PoolEvent) -> None:
-            fields = {k: v for k, v in run_text.document(event).items() if k != "schema"}
-            reported = WorkEvent(**fields)
-            if reported.event == "ended":
-                ended.append(reported)
-            if on_event is not None:
-                on_event(reported)
-
-        ran = work_on_queue(
-            self._workspace,
-            request,
-            PoolLimits(jobs=jobs, max_failures=max_failures, budget=budget, forever=forever),
-            say=_log,
-            on_stop=lambda why: _log(sentences.stopping(why)),
-            tell=report,
-            warn=lambda text: report(PoolEvent("warning", message=text)),
-        )
-        counts = {outcome: ran.counts[outcome] for outcome in run_text.OUTCOMES}
-        return WorkResult(
-            **counts,
-            ended=tuple(ended),
-            stopped_by=ran.stopped_by,
-            left=ran.left,
-            stranded=tuple(sorted(ran.stranded)),
-        )
-
     def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
         """Carry out a verb of the table with these arguments."""
-        values = method.values(self._door, given)
-        result = method.declared.function(self._door, **values)
+        verb, door = method.declared, self._door
+        if verb.runs:
+            door = self._to_run(verb.name, alone=verb.session)
+        result = verb.function(door, **method.values(door, given))
         self._note(result)
         if result.refused:
             raise result.refused[0]
+        if verb.runs and result.failure is not None:
+            raise result.failure
         return method.answer_of(result)
+
+    def _to_run(self, verb: str, *, alone: bool) -> CloneDoor:
+        """The door for a verb that runs commands, with ``alone`` in a session of its own."""
+        if threading.current_thread() is not threading.main_thread():
+            raise UsageError(
+                f"{verb} needs the main thread: it handles signals and a child process",
+                hints=("in another thread, use gitlease.hold around your own command",),
+            )
+        if self._door.in_memory:
+            raise UsageError(f"{verb} needs a real repository: this ledger is in memory")
+        if not alone:
+            _only_thread()
+            return self._door
+        space = self._workspace if self._is_run else in_a_run(self._workspace, verb)
+        return CloneDoor(space, self._layer, self._open_at)
 
     def _note(self, result: Result) -> None:
         self.warnings = tuple(result.warnings)
@@ -431,43 +231,6 @@ class Session(Leases):
         super()._note(result)
 
 
-# --- commands under leases ------------------------------------------------------------------------
-
-
-def _request(
-    leases: Leases,
-    command: Sequence[str],
-    terms: Mapping[str, Any],
-    cwd: StrPath | None,
-    grace: Duration | None,
-    **more: Any,
-) -> RunRequest:
-    words = tuple(command) if isinstance(command, Sequence) else ()
-    if isinstance(command, str) or not words or not all(isinstance(x, str) for x in words):
-        raise UsageError('the command must be a list of words: ["make", "test"]')
-    return RunRequest(
-        words=words,
-        directory=os.path.abspath(to_folder(cwd or ".")),
-        options=claim_options(**{x: y for x, y in terms.items() if x != "wait"}),
-        grace=to_seconds(grace, "grace"),
-        layer=leases._layer,
-        **more,
-    )
-
-
-def _only_in_main_thread(verb: str) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        raise UsageError(
-            f"{verb} needs the main thread: it handles signals and a child process",
-            hints=("in another thread, use gitlease.hold around your own command",),
-        )
-
-
-def _need_repository(workspace: Workspace, verb: str) -> None:
-    if getattr(workspace.ledger.store, "in_memory", False):
-        raise UsageError(f"{verb} needs a real repository: this ledger is in memory")
-
-
 def _only_thread() -> None:
     # Threads that have renewed leases until now end within a moment.
     end = time.monotonic() + MOMENT
@@ -479,11 +242,6 @@ def _only_thread() -> None:
             f"work forks this program, which other threads would not survive: {names}",
             hints=("call it before they start, or after they end",),
         )
-
-
-def _log(text: str) -> None:
-    # In the process of a run, standard error is its log.
-    print(f"gitlease: {text}", file=sys.stderr, flush=True)
 
 
 # --- callbacks ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Protocol, TypedDict
 from gitlease.core.edge import Task as Task
 from gitlease.core.view import Lease as Lease
 from gitlease.faces.library.methods import (
+    KEYWORD,
     OF_A_CLONE,
     OF_A_GATEWAY,
     TERMS,
@@ -37,8 +38,8 @@ class AwaitedGatewayVerbs(Protocol):
 make_methods(OF_A_CLONE, LeaseVerbs, AwaitedLeaseVerbs)
 make_methods(OF_A_GATEWAY, GatewayVerbs, AwaitedGatewayVerbs)
 _TERMS = {x.name: x.annotation for x in TERMS.signature.parameters.values() if x.name != "self"}
-_OF_RUN = {"next": "bool", "note": "str | None", "done": "bool"}
-_OF_RUN |= {"grace": "Duration | None", "cwd": "StrPath | None"}
+_RUN = next(x for x in OF_A_CLONE if x.name == "run").signature.parameters.values()
+_OF_RUN = {x.name: x.annotation for x in _RUN if x.kind is KEYWORD}
 ClaimTerms = TypedDict("ClaimTerms", _TERMS, total=False)
 HoldOptions = TypedDict("HoldOptions", _TERMS | OpenOptions.__annotations__, total=False)
-RunOptions = TypedDict("RunOptions", _TERMS | _OF_RUN | OpenOptions.__annotations__, total=False)
+RunOptions = TypedDict("RunOptions", _OF_RUN | OpenOptions.__annotations__, total=False)

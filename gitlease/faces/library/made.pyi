@@ -1,6 +1,6 @@
 # Written by: pytest --record tests/faces/test_library_stub.py
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypedDict
 
@@ -11,8 +11,18 @@ from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
-from gitlease.faces.library.values import Board, LedgerStatus, LogEntry, QueueReading, WhoAmI
+from gitlease.faces.library.values import (
+    Board,
+    InitResult,
+    LedgerStatus,
+    LogEntry,
+    QueueReading,
+    RunResult,
+    WhoAmI,
+    WorkResult,
+)
 from gitlease.push.landing import Landed
+from gitlease.verbs.running import WorkEvent
 from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 
@@ -31,12 +41,23 @@ class ClaimTerms(TypedDict, total=False):
 
 class HoldOptions(ClaimTerms, OpenOptions, total=False): ...
 
-class RunOptions(ClaimTerms, OpenOptions, total=False):
+class RunOptions(OpenOptions, total=False):
     next: bool
-    note: str | None
     done: bool
+    note: str | None
     grace: Duration | None
     cwd: StrPath | None
+    paths: Iterable[StrPath]
+    scope: str | None
+    ttl: Duration | None
+    wait: Duration | None
+    reason: str | None
+    takeover: bool
+    expect_holder: str | None
+    reopen: bool
+    any: bool
+    new: bool
+    commit: bool | None
 
 class LeaseVerbs(Protocol):
     def claim(
@@ -371,6 +392,123 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    def run(
+        self,
+        command: Sequence[str],
+        *resources: ResourceLike,
+        next: bool = False,
+        done: bool = False,
+        note: str | None = None,
+        grace: Duration | None = None,
+        cwd: StrPath | None = None,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        takeover: bool = False,
+        expect_holder: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        new: bool = False,
+        commit: bool | None = None,
+    ) -> RunResult:
+        """Run a command under leases: claim all or none, renew, release at its end.
+
+        The command is a list of words, not a shell line. Resources, or with `next` the first
+        task of the queue, are claimed as by `claim`; each run has a session of its own unless
+        one was named or it is in a `Session`. Its environment is this program's with
+        ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others of `gitlease run`.
+
+        Signals sent to this program go to the command. Only for the main thread; elsewhere use
+        `gitlease.hold` around your own command. Raises what `claim` raises, NotFound or Invalid
+        for a command that cannot be executed, before anything is claimed, and LeaseLost if a
+        lease was lost: then the command was stopped.
+
+        next: Take the first task of the queue.
+        done: Mark each task as done if COMMAND exits with 0.
+        note: Leave a note for the next holder at the end.
+        grace: Time from TERM to KILL (default: 10s; at most a sixth of the TTL).
+        cwd: Its folder (default: the current one).
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        takeover: Replace someone else's assignment; needs a reason.
+        expect_holder: With a takeover: only if it is assigned to H.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
+        new: Refuse a lease you already hold instead of renewing it.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+        """
+
+    def work(
+        self,
+        command: Sequence[str],
+        *,
+        jobs: int = 1,
+        worktrees: bool = False,
+        base: str | None = None,
+        forever: bool = False,
+        done_on_success: bool = False,
+        land: bool = False,
+        pr: str | Sequence[str] | None = None,
+        max_failures: int | None = None,
+        budget: int | None = None,
+        limit: Duration | None = None,
+        share_log: int = 0,
+        grace: Duration | None = None,
+        cwd: StrPath | None = None,
+        on_event: Callable[[WorkEvent], object] | None = None,
+        by: Literal["rebase", "merge"] | None = None,
+        check: str | Sequence[str] | None = None,
+        unfenced: bool = False,
+        no_verify: bool = False,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+        commit: bool | None = None,
+    ) -> WorkResult:
+        """A pool: run the command for one task of the queue after the other.
+
+        As many as `jobs` run at once, each in the background with a lease, a session and a log
+        of its own; the outcomes are those of `gitlease work`. It returns when the queue is
+        empty, with `forever` when interrupted. Ctrl-C once: no new tasks; twice, or a TERM
+        signal: the runs are stopped and their tasks released. If `on_event` raises, the runs
+        are stopped and the pool ends.
+
+        Each run is a fork of this program, so this is only for the main thread of a program
+        without other threads. Raises UsageError otherwise, NotFound or Invalid for a command
+        that cannot be executed, and permanent failures of a claim, once all runs have ended.
+
+        jobs: Number of tasks at once (1 to 64; default: 1).
+        worktrees: Give each task its own linked work tree and branch.
+        base: With --worktrees: where branches start (default: the remote's main branch).
+        forever: Wait for more when no task is left to claim.
+        done_on_success: Mark a task as done if its command exits with 0.
+        land: Land the work of a command that exits with 0 (implies --worktrees).
+        pr: Instead hand its branch to CMD, for example 'gh pr create --fill'; no shell reads
+          it.
+        max_failures: Take no new tasks once N have failed.
+        budget: Take no new tasks once N were taken.
+        limit: Stop a command that takes longer, as a failure.
+        share_log: Add the last N lines (1 to 100) of a failed command's log to its note.
+        grace: Time from TERM to KILL (default: 10s; at most a sixth of the TTL).
+        cwd: Its folder (default: the current one).
+        on_event: Called with each event, in this thread.
+        by: How to bring it onto a base that has moved on.
+        check: Run CMD on the result first; no shell reads it.
+        unfenced: Land where the host has no atomic pushes, without a fence.
+        no_verify: Without your pre-push hooks; the fence stays.
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        reason: Why; shown to anyone who is refused.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
     def fence(
         self,
         resource: ResourceLike,
@@ -555,6 +693,27 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    def init(
+        self,
+        *,
+        undo_rollback: bool = False,
+        accept_rollback: bool = False,
+        new_ledger: bool = False,
+    ) -> InitResult:
+        """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
+
+        Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises
+        Rollback, unless the choice is given; see `gitlease init --help`. A ledger that the
+        settings do not record is refused, unless this remote is to have its own (`new_ledger`).
+        An unreachable remote is a warning.
+
+        undo_rollback: Restore the ledger that this clone has seen.
+        accept_rollback: Accept a rolled-back ledger as it is now.
+        new_ledger: Use a ledger of this remote's own in place of the recorded one.
+
+        Raises UsageError, Denied, Invalid, NotFound, Rollback.
+        """
+
     def config(
         self,
         key: str | None = None,
@@ -581,7 +740,7 @@ class LeaseVerbs(Protocol):
         cached: bool = False,
     ) -> CheckResult:
         """Check commits for changes to what others held then or hold now: those of `range`, else
-        the pull request or push that CI runs for, else the commits of ``head`` that the default
+        the pull request or push that CI runs for, else the commits of HEAD that the default
         branch lacks. The settings are those of the commit before them.
 
         range: Like main..HEAD.
@@ -1159,6 +1318,27 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    async def init(
+        self,
+        *,
+        undo_rollback: bool = False,
+        accept_rollback: bool = False,
+        new_ledger: bool = False,
+    ) -> InitResult:
+        """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
+
+        Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises
+        Rollback, unless the choice is given; see `gitlease init --help`. A ledger that the
+        settings do not record is refused, unless this remote is to have its own (`new_ledger`).
+        An unreachable remote is a warning.
+
+        undo_rollback: Restore the ledger that this clone has seen.
+        accept_rollback: Accept a rolled-back ledger as it is now.
+        new_ledger: Use a ledger of this remote's own in place of the recorded one.
+
+        Raises UsageError, Denied, Invalid, NotFound, Rollback.
+        """
+
     async def config(
         self,
         key: str | None = None,
@@ -1185,7 +1365,7 @@ class AwaitedLeaseVerbs(Protocol):
         cached: bool = False,
     ) -> CheckResult:
         """Check commits for changes to what others held then or hold now: those of `range`, else
-        the pull request or push that CI runs for, else the commits of ``head`` that the default
+        the pull request or push that CI runs for, else the commits of HEAD that the default
         branch lacks. The settings are those of the commit before them.
 
         range: Like main..HEAD.
@@ -1428,6 +1608,31 @@ class GatewayVerbs(Protocol):
         NotFound, Rollback.
         """
 
+    def next_task(
+        self,
+    ) -> Task:
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
+    def claim_next(
+        self,
+        *,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+    ) -> Lease:
+        """Claim the next task of the queue: two callers never get the same.
+
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        reason: Why; shown to anyone who is refused.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
     def fence(
         self,
         resource: ResourceLike,
@@ -1458,14 +1663,6 @@ class GatewayVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
-    def whoami(
-        self,
-    ) -> WhoAmI:
-        """Show your holder and session in the ledger, and the source of each.
-
-        Raises UsageError, Invalid, NotFound, Rollback.
-        """
-
     def log(
         self,
         resource: ResourceLike | None = None,
@@ -1481,6 +1678,32 @@ class GatewayVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
+        """
+
+    def queue(
+        self,
+    ) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    def brief(
+        self,
+    ) -> QueueReading:
+        """Show one page to start a session with: who you are, your tasks and leases, recent losses
+        and the reasons, notes for you, leases of others in the layers that this clone uses, and
+        the next tasks.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
     def board(
         self,
     ) -> Board:
@@ -1488,31 +1711,6 @@ class GatewayVerbs(Protocol):
         holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def next_task(
-        self,
-    ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-    ) -> Lease:
-        """Claim the next task of the queue: two callers never get the same.
-
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        reason: Why; shown to anyone who is refused.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
         """
 
     def revoke(
@@ -1700,6 +1898,31 @@ class AwaitedGatewayVerbs(Protocol):
         NotFound, Rollback.
         """
 
+    async def next_task(
+        self,
+    ) -> Task:
+        """Show the next task: a parked one of yours, or else the first that you may claim and that
+        waits for no other task.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
+    async def claim_next(
+        self,
+        *,
+        ttl: Duration | None = None,
+        reason: str | None = None,
+    ) -> Lease:
+        """Claim the next task of the queue: two callers never get the same.
+
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        reason: Why; shown to anyone who is refused.
+
+        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
+        Invalid, NotFound, Rollback.
+        """
+
     async def fence(
         self,
         resource: ResourceLike,
@@ -1730,14 +1953,6 @@ class AwaitedGatewayVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
-    async def whoami(
-        self,
-    ) -> WhoAmI:
-        """Show your holder and session in the ledger, and the source of each.
-
-        Raises UsageError, Invalid, NotFound, Rollback.
-        """
-
     async def log(
         self,
         resource: ResourceLike | None = None,
@@ -1753,6 +1968,32 @@ class AwaitedGatewayVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
 
+    async def whoami(
+        self,
+    ) -> WhoAmI:
+        """Show your holder and session in the ledger, and the source of each.
+
+        Raises UsageError, Invalid, NotFound, Rollback.
+        """
+
+    async def queue(
+        self,
+    ) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
+    async def brief(
+        self,
+    ) -> QueueReading:
+        """Show one page to start a session with: who you are, your tasks and leases, recent losses
+        and the reasons, notes for you, leases of others in the layers that this clone uses, and
+        the next tasks.
+
+        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
+        """
+
     async def board(
         self,
     ) -> Board:
@@ -1760,31 +2001,6 @@ class AwaitedGatewayVerbs(Protocol):
         holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def next_task(
-        self,
-    ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    async def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-    ) -> Lease:
-        """Claim the next task of the queue: two callers never get the same.
-
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        reason: Why; shown to anyone who is refused.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
         """
 
     async def revoke(

@@ -251,6 +251,32 @@ def check_listener(on_lost: object) -> None:
 
 
 LEASE, LEASES, NONE = "Lease", "tuple[Lease, ...]", "None"
+MADE: Mapping[str, Callable[[Result], Any]] = {
+    "Board": values.board,
+    "InitResult": values.init_result,
+    "Iterator[WatchEvent]": lambda result: refusing_events(result.value),
+    "LedgerStatus": values.ledger_status,
+    "QueueReading": values.briefing,
+    "RunResult": values.run_result,
+    "Task": values.next_task,
+    "WhoAmI": values.who_am_i,
+    "WorkResult": values.work_result,
+    "tuple[Entry, ...]": values.queued,
+    "tuple[LogEntry, ...]": values.log_entries,
+    "tuple[Setting, ...]": values.settings,
+}
+# Where a gateway has a method's request, if not at the address of its verb.
+ROUTES_OF = {
+    "claim": "PUT /v1/leases/{}",
+    "renew": "PATCH /v1/leases/{}",
+    "extend": "PATCH /v1/leases/{}",
+    "release": "DELETE /v1/leases/{}",
+    "done": "DELETE /v1/leases/{}?done=true",
+    "show": "GET /v1/leases/{}",
+    "queue": "GET /v1/tasks",
+    "next_task": "POST /v1/tasks:next",
+    "claim_next": "POST /v1/tasks:next",
+}
 WIDTH = 88  # of help
 
 KINDS: Mapping[str, type[GitleaseError]] = {
@@ -266,14 +292,13 @@ KINDS: Mapping[str, type[GitleaseError]] = {
 class Method:
     """A method that is a verb of the table, of the library at ``door``.
 
-    ``answer`` is the type of what it returns, which ``made`` makes of the result if that is neither
+    ``answer`` is the type of what it returns, which ``MADE`` makes of the result if that is neither
     its leases nor its value. ``one``: it takes one resource where the verb takes several;
     ``spread``: each of them as an argument. ``given`` are parameters of the verb that it decides,
     ``without`` those that it lacks; ``positional`` are those that it takes by position besides the
     verb's. ``grants``: the leases it returns are
     released if an awaited call is cancelled. ``streams``: a class whose methods are awaited has its
-    own. ``about`` is its help if that of the verb does not
-    fit, ``route`` its request at a gateway.
+    own. ``about`` is its help if that of the verb does not fit.
     """
 
     name: str
@@ -284,12 +309,10 @@ class Method:
     spread: bool = False
     grants: bool = False
     streams: bool = False
-    made: Callable[[Result], Any] | None = None
     given: Mapping[str, Any] = MappingProxyType({})
     without: Sequence[str] = ()
     positional: Sequence[str] = ()
     about: str = ""
-    route: str = ""
 
     @property
     def declared(self) -> DeclaredVerb:
@@ -299,10 +322,17 @@ class Method:
     def parameters(self) -> dict[str, Parameter]:
         """The verb's parameters that it takes."""
         left_out = {*self.without, *self.given, *(("all",) if self.one else ())}
-        offered = self.declared.at(self.door)
+        own = self.declared.at(LIBRARY)
+        offered = {x: one for x, one in self.declared.at(self.door).items() if x in own}
         if self.door == HTTP and "resource" in offered and not self.declared.reads:
             offered["resource"] = replace(offered["resource"], required=True)
         return {name: x for name, x in offered.items() if name not in left_out}
+
+    @property
+    def route(self) -> str:
+        """Its request at a gateway."""
+        usual = f"GET /v1/{self.verb}" if self.declared.reads else f"POST /v1/leases:{self.verb}"
+        return ROUTES_OF.get(self.name, usual)
 
     @property
     def signature(self) -> inspect.Signature:
@@ -336,12 +366,15 @@ class Method:
             for code, one in CODES.items()
             if code in KINDS and (one.exit in exits or (1 in verb.exits and code in verb.no))
         ]
-        about = self.about or verb.help.partition("\n\n")[0].replace("\n", " ")
-        about = re.sub(r"\b[A-Z]{4,}\b", lambda word: f"``{word[0].lower()}``", about)
+        about = self.about or re.sub(
+            r"\b[A-Z]{4,}\b",
+            lambda word: f"``{word[0].lower()}``",
+            verb.help.partition("\n\n")[0].replace("\n", " "),
+        )
         known = [f"{x}: {one.about}" for x, one in self.parameters.items() if one.about]
         shown = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in known]
-        parts = [textwrap.fill(about, WIDTH), "\n".join(shown)]
-        parts.append(textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH))
+        parts = [*(textwrap.fill(x, WIDTH) for x in about.split("\n\n")), "\n".join(shown)]
+        parts += [textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH)] if raised else []
         return "\n\n".join(x for x in parts if x)
 
     def values(self, door: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -375,7 +408,8 @@ class Method:
             return leases[0] if self.answer == LEASE else leases
         if self.answer == NONE:
             return None
-        return self.made(result) if self.made else result.value
+        made = MADE.get(self.answer)
+        return made(result) if made else result.value
 
 
 def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
@@ -424,7 +458,6 @@ class AwaitedVerb(Generic[P, T]):
 
 # How to claim, for what runs under it.
 TERMS = Method("claim", "claim", without=("resources", "dry_run"))
-LANDING = Method("work", "land", without=("resource",))  # how a pool lands
 OF_A_CLONE: tuple[Method, ...] = (
     Method("claim", "claim", LEASE, one=True, grants=True),
     Method("claim_all", "claim", grants=True),
@@ -445,7 +478,6 @@ OF_A_CLONE: tuple[Method, ...] = (
     Method("note", "note", NONE),
     Method(
         *("next_task", "next", "Task"),
-        made=values.next_task,
         without=("claim", "ttl", "reason", "commit"),
     ),
     Method(
@@ -466,12 +498,41 @@ OF_A_CLONE: tuple[Method, ...] = (
         about="Claim a task and set its status to in progress.",
     ),
     Method("set_status", "set"),
-    Method("add", "add", "Task", made=values.next_task),
+    Method("add", "add", "Task"),
+    Method(
+        *("run", "run", "RunResult"),
+        spread=True,
+        streams=True,
+        about="""Run a command under leases: claim all or none, renew, release at its end.
+
+The command is a list of words, not a shell line. Resources, or with `next` the first task of the
+queue, are claimed as by `claim`; each run has a session of its own unless one was named or it is in
+a `Session`. Its environment is this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and
+the others of `gitlease run`.
+
+Signals sent to this program go to the command. Only for the main thread; elsewhere use
+`gitlease.hold` around your own command. Raises what `claim` raises, NotFound or Invalid for a
+command that cannot be executed, before anything is claimed, and LeaseLost if a lease was lost: then
+the command was stopped.""",
+    ),
+    Method(
+        *("work", "work", "WorkResult"),
+        streams=True,
+        about="""A pool: run the command for one task of the queue after the other.
+
+As many as `jobs` run at once, each in the background with a lease, a session and a log of its own;
+the outcomes are those of `gitlease work`. It returns when the queue is empty, with `forever` when
+interrupted. Ctrl-C once: no new tasks; twice, or a TERM signal: the runs are stopped and their
+tasks released. If `on_event` raises, the runs are stopped and the pool ends.
+
+Each run is a fork of this program, so this is only for the main thread of a program without other
+threads. Raises UsageError otherwise, NotFound or Invalid for a command that cannot be executed, and
+permanent failures of a claim, once all runs have ended.""",
+    ),
     Method("fence", "fence", LEASE),
     Method("wait", "wait", NONE, spread=True),
     Method(
         *("watch", "watch", "Iterator[WatchEvent]"),
-        made=lambda result: refusing_events(result.value),
         spread=True,
         streams=True,
         about="Yield the events of leases, of these resources or of all. The first `next` reads "
@@ -486,19 +547,28 @@ OF_A_CLONE: tuple[Method, ...] = (
     ),
     Method("list", "list"),
     Method("show", "show"),
-    Method("log", "log", "tuple[LogEntry, ...]", made=values.log_entries),
-    Method("status", "status", "LedgerStatus", made=values.ledger_status),
-    Method("whoami", "whoami", "WhoAmI", made=values.who_am_i),
+    Method("log", "log", "tuple[LogEntry, ...]"),
+    Method("status", "status", "LedgerStatus"),
+    Method("whoami", "whoami", "WhoAmI"),
     Method(
         "queue",
         "queue",
         "tuple[Entry, ...]",
-        made=lambda result: result.value.entries,
         given={"all": True},
         about="Every task, best first, and whether it may be claimed.",
     ),
-    Method("brief", "brief", "QueueReading", made=values.briefing),
-    Method("config", "config", "tuple[Setting, ...]", made=values.settings),
+    Method("brief", "brief", "QueueReading"),
+    Method(
+        *("init", "init", "InitResult"),
+        about="""Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is
+none.
+
+Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises Rollback,
+unless the choice is given; see `gitlease init --help`. A ledger that the settings do not record is
+refused, unless this remote is to have its own (`new_ledger`). An unreachable remote is a
+warning.""",
+    ),
+    Method("config", "config", "tuple[Setting, ...]"),
     Method(
         "check_commits",
         "check",
@@ -518,60 +588,17 @@ OF_A_CLONE: tuple[Method, ...] = (
         "in CI for a pull request by those of its base branch.",
     ),
     Method("verify", "verify", "Verified"),
-    Method("board", "board", "Board", made=values.board),
+    Method("board", "board", "Board"),
 )
-LEASE_ROUTE = "/v1/leases/{}"
-OF_A_GATEWAY: tuple[Method, ...] = (
-    Method("claim", "claim", LEASE, HTTP, one=True, route=f"PUT {LEASE_ROUTE}"),
-    Method("claim_all", "claim", LEASES, HTTP, route="POST /v1/leases:claim"),
-    Method("renew", "renew", LEASE, HTTP, one=True, route=f"PATCH {LEASE_ROUTE}"),
-    Method("extend", "extend", LEASE, HTTP, route=f"PATCH {LEASE_ROUTE}"),
-    Method(
-        *("park", "park", LEASE, HTTP),
-        one=True,
-        positional=("duration",),
-        route="POST /v1/leases:park",
-    ),
-    Method("release", "release", NONE, HTTP, one=True, route=f"DELETE {LEASE_ROUTE}"),
-    Method("done", "done", NONE, HTTP, route=f"DELETE {LEASE_ROUTE}?done=true"),
-    Method("note", "note", NONE, HTTP, route="POST /v1/leases:note"),
-    Method("fence", "fence", LEASE, HTTP, route="GET /v1/fence"),
-    Method("show", "show", LEASES, HTTP, route=f"GET {LEASE_ROUTE}"),
-    Method("whoami", "whoami", "WhoAmI", HTTP, made=values.who_am_i, route="GET /v1/whoami"),
-    Method(
-        *("log", "log", "tuple[LogEntry, ...]", HTTP),
-        made=values.log_entries,
-        route="GET /v1/log",
-    ),
-    Method("board", "board", "Board", HTTP, made=values.board, route="GET /v1/board"),
-    Method(
-        *("next_task", "next", "Task", HTTP),
-        made=values.next_task,
-        without=("claim", "ttl", "reason"),
-        route="POST /v1/tasks:next",
-    ),
-    Method(
-        "claim_next",
-        "next",
-        LEASE,
-        HTTP,
-        given={"claim": True},
-        about="Claim the next task of the queue: two callers never get the same.",
-        route="POST /v1/tasks:next",
-    ),
+OF_A_CLONE += tuple(
+    Method(x.name, x.name)
+    for x in map(find_verb, TABLE)
+    if x.name not in {one.verb for one in OF_A_CLONE}
+    if LIBRARY in x.doors and not x.reads and x.name.isidentifier()
 )
-
-
-def _others(known: Sequence[Method], door: str) -> tuple[Method, ...]:
-    """Methods for the verbs that change leases and have none; each returns leases."""
-    named = {x.verb for x in known}
-    verbs = (find_verb(name) for name in TABLE if name not in named)
-    return tuple(
-        Method(x.name, x.name, LEASES, door, route=f"POST /v1/leases:{x.name}")
-        for x in verbs
-        if door in x.doors and not x.reads and x.name.isidentifier()
-    )
-
-
-OF_A_CLONE += _others(OF_A_CLONE, LIBRARY)
-OF_A_GATEWAY += _others(OF_A_GATEWAY, HTTP)
+# What a gateway serves has its answers in pages, and keeps no session's leases together.
+OF_A_GATEWAY = tuple(
+    replace(x, door=HTTP, given={y: z for y, z in x.given.items() if y in x.declared.at(HTTP)})
+    for x in OF_A_CLONE
+    if HTTP in x.declared.doors and x.name not in ("list", "renew_all")
+)

@@ -86,7 +86,6 @@ class AsyncLeases(AwaitedLeaseVerbs):
         return self._opened.session
 
     push = AwaitedVerb(Leases.push)
-    init = AwaitedVerb(Leases.init)
     task = AwaitedVerb(Leases.task)
 
     async def watch(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import MS, moment_of
+from gitlease.core.ledger import Note, Setback
 from gitlease.core.resources import parse_resource, word_anywhere
 from gitlease.core.shape import Codec, Spelling
 from gitlease.core.view import Lease, LeaseState
 from gitlease.engine import answers
 from gitlease.engine.answers import Taken
-from gitlease.engine.queue import Carry, Entry
+from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
+from gitlease.runs.leased_command import Ran
+from gitlease.verbs.running import OUTCOMES
+from gitlease.verbs.running import WorkEvent as WorkEvent
+from gitlease.verbs.running import WorkOutcome as WorkOutcome
 from gitlease.verbs.table import Result
 from gitlease.wiring.workspace import Setting
 
@@ -50,8 +56,6 @@ class Briefing:
 # The engine has a class of this name; programs see it, in help and reprs too.
 QueueReading = Briefing
 QueueReading.__name__ = QueueReading.__qualname__ = "QueueReading"
-WorkEventKind = Literal["started", "ended", "left_alone", "idle", "enough", "trouble", "warning"]
-WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped", "waiting"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,29 +129,6 @@ class RunResult:
     done: bool = False
     stopped: bool = False
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkEvent:
-    """An event of a pool.
-
-    ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
-    left to claim), ``enough`` (no new tasks are taken), ``trouble`` (the remote cannot be reached)
-    or ``warning``. ``resource`` is the task, ``session`` the run's and ``log`` the file with its
-    output. For an ended run, ``outcome`` is ``done``, ``given_back`` (exit status 0, but not
-    finished), ``failed``, ``lost``, ``stopped`` or ``waiting`` (the command parked it), ``exit``
-    the command's status and ``seconds`` its duration.
-    """
-
-    event: WorkEventKind
-    resource: str | None = None
-    session: str | None = None
-    log: str | None = None
-    outcome: WorkOutcome | None = None
-    exit: int | None = None
-    seconds: int | None = None
-    failures: int = 0
-    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,19 +208,22 @@ ANSWERS = Codec(
 )
 
 
-def log_entries(result: Result) -> tuple[LogEntry, ...]:
-    """The events of an audit trail, which a gateway's answer has as JSON."""
-    if result.value is None:
-        return tuple(ANSWERS.load(LogEntry, x) for x in result.body["events"])
-    events = [x._asdict() | {"at": moment_of(x.at)} for x in result.value]
-    return tuple(LogEntry(**{k: x[k] for k in LogEntry.__annotations__}) for x in events)
+# If ended, or planned.
+_LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0, "paths": []}
 
 
-def next_task(result: Result) -> Task:
-    """The task of an answer, which a gateway's has as JSON."""
-    if result.value is not None:
-        return cast(Task, result.value)
-    data = result.body["task"]
+def lease_of(data: Mapping[str, Any]) -> Lease:
+    """A lease as the library has it; unknown fields of a newer gateway are ignored."""
+    known = {x: y for x, y in data.items() if y is not None}
+    if ended := known.get("ended_at"):  # released or revoked: known from the audit trail alone
+        known = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), ended) | known
+        left = datetime.fromisoformat(ended) - datetime.now(UTC)
+        known["expires_in"] = min(0, int(left.total_seconds()))  # by two clocks
+    return ANSWERS.load(Lease, _LACKING | known)
+
+
+def task_of(data: Mapping[str, Any]) -> Task:
+    """A task, which a gateway's answer has as JSON."""
     texts: dict[str, Any] = {
         x: data[x] or "" for x in ("file", "title", "status", "priority", "created")
     }
@@ -252,6 +236,70 @@ def next_task(result: Result) -> Task:
         depends_on=tuple(data["depends_on"]),
         paths=tuple(data["paths"]),
     )
+
+
+def entry_of(data: Mapping[str, Any]) -> Entry:
+    """A task of the queue."""
+    task, lease, failed = task_of(data), data["lease"] and lease_of(data["lease"]), data["setback"]
+    if failed is not None:
+        at = round(datetime.fromisoformat(failed["last_at"]).timestamp() * MS)
+        last = Note("", task.resource, failed["by"], at, failed["note"])
+        failed = Setback(failed["failures"], last, failed["waits"])
+    return Entry(
+        task,
+        data["why_not"] and WhyNot(data["why_not"]),
+        data["who"],
+        lease,
+        waits_for=tuple(data["waits_for"]),
+        parked=bool(lease and lease.parked and data["claimable"]),
+        setback=failed,
+    )
+
+
+def queued(result: Result) -> tuple[Entry, ...]:
+    """The tasks of the queue."""
+    if result.value is not None:
+        return cast(tuple[Entry, ...], result.value.entries)
+    return tuple(map(entry_of, result.body["tasks"]))
+
+
+def run_result(result: Result) -> RunResult:
+    """What became of a command under leases."""
+    ran: Ran = result.value
+    return RunResult(
+        status=ran.ended.exit,
+        leases=ran.answer.leases,
+        done=ran.finished == len(ran.answer.leases),
+        stopped=ran.ended.stopped,
+        warnings=tuple(dict.fromkeys(result.warnings)),
+    )
+
+
+def work_result(result: Result) -> WorkResult:
+    """What became of the tasks of a pool."""
+    ran, ended = result.value
+    return WorkResult(
+        **{outcome: ran.counts[outcome] for outcome in OUTCOMES},
+        ended=ended,
+        stopped_by=ran.stopped_by,
+        left=ran.left,
+        stranded=tuple(sorted(ran.stranded)),
+    )
+
+
+def log_entries(result: Result) -> tuple[LogEntry, ...]:
+    """The events of an audit trail, which a gateway's answer has as JSON."""
+    if result.value is None:
+        return tuple(ANSWERS.load(LogEntry, x) for x in result.body["events"])
+    events = [x._asdict() | {"at": moment_of(x.at)} for x in result.value]
+    return tuple(LogEntry(**{k: x[k] for k in LogEntry.__annotations__}) for x in events)
+
+
+def next_task(result: Result) -> Task:
+    """The task of an answer, which a gateway's has as JSON."""
+    if result.value is not None:
+        return cast(Task, result.value)
+    return task_of(result.body["task"])
 
 
 def board(result: Result) -> Board:
@@ -271,6 +319,12 @@ def who_am_i(result: Result) -> WhoAmI:
     return WhoAmI(holder=result.body["holder"], session=result.body["session"], **sources)
 
 
+def init_result(result: Result) -> InitResult:
+    """What was set up."""
+    ledger = {x: result.body["ledger"][x] for x in ("place", "layer", "id", "revision")}
+    return InitResult(settings_file=result.body["settings_file"], **ledger)
+
+
 def settings(result: Result) -> tuple[Setting, ...]:
     """The settings with their sources."""
     return tuple(replace(x, source=in_python(x.source)) for x in result.value)
@@ -282,10 +336,33 @@ def in_python(source: str) -> str:
 
 
 def briefing(result: Result) -> QueueReading:
-    """All that a briefing read."""
-    reading: answers.QueueReading = result.value
-    notes = tuple(
-        LeftNote(resource=x.resource.text, author=x.author, at=moment_of(x.at), text=x.text)
-        for x in reading.notes
+    """All that a briefing read; a gateway tells of no other tasks."""
+    if result.value is not None:
+        reading: answers.QueueReading = result.value
+        notes = tuple(
+            LeftNote(resource=x.resource.text, author=x.author, at=moment_of(x.at), text=x.text)
+            for x in reading.notes
+        )
+        return QueueReading(**vars(reading) | {"notes": notes})
+    body = result.body
+    offered, failed = (tuple(map(entry_of, body[x])) for x in ("next_tasks", "left_alone"))
+    carried = [
+        Carry(
+            x["resource"],
+            Carried(x["state"]),
+            task_of(x) if x["file"] else None,
+            x["lease"] and lease_of(x["lease"]),
+            x["taken_over_by"],
+        )
+        for x in body["carrying"]
+    ]
+    return QueueReading(
+        entries=(*offered, *failed),
+        next_up=offered,
+        carried=tuple(carried),
+        taken=tuple(ANSWERS.load(Taken, x) for x in body["taken"]),
+        notes=tuple(ANSWERS.load(LeftNote, x) for x in body["notes"]),
+        others=tuple(map(lease_of, body["others"])),
+        left_alone=failed,
+        warnings=tuple(body["warnings"]),
     )
-    return QueueReading(**vars(reading) | {"notes": notes})

@@ -659,7 +659,10 @@ class LeaseServer:
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
                 values = read_values(tool.takes, caller, arguments, what=tool.name)
                 done = tool.act(caller, **values)
-                return answered(tool.name, self._readable(done), datetime.now(UTC))
+                words = self._backend.words
+                refusals = [put_in_words(error, words) for error in done.refused]
+                done = replace(done, refused=refusals, warnings=[*map(words, done.warnings)])
+                return answered(tool.name, done, datetime.now(UTC))
         except GitleaseError as error:
             shown = put_in_words(error, self._backend.words, tool.takes)
             now = datetime.now(UTC)
@@ -670,11 +673,6 @@ class LeaseServer:
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)
             return None
-
-    def _readable(self, result: Result) -> Result:
-        words = self._backend.words
-        refused = [put_in_words(error, words) for error in result.refused]
-        return replace(result, refused=refused, warnings=[*map(words, result.warnings)])
 
 
 def _check_encodes(arguments: Mapping[str, Any]) -> None:

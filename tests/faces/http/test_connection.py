@@ -65,6 +65,11 @@ def test_what_is_read_comes_in_the_librarys_types(project: Served) -> None:
     assert jo.fence(task.resource, token).token == token
     assert task.resource.text in [x.resource for x in kim.board().rows]
     assert kim.whoami().holder == "kim@example.com"
+    entry = next(x for x in kim.queue() if x.task.resource == task.resource)
+    assert (entry.who, entry.lease and entry.lease.token) == ("jo@example.com", token)
+    page = jo.brief()
+    assert [(x.resource, x.state.value) for x in page.carried] == [(task.resource.text, "live")]
+    assert [x.author for x in page.notes] == ["kim@example.com"]
 
 
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:

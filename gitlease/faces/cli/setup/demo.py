@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -112,14 +112,10 @@ SCENE = re.compile(
 )
 
 
-def _scenes() -> Iterator[DemoScene]:
-    for found in SCENE.finditer(SCRIPT):
-        about, file, added, who, command, status, text = found.groups("")
-        edits = (file, added) if file else None
-        yield DemoScene(who, command, int(status or 0), text, about, edits)
-
-
-PLAY = tuple(_scenes())
+PLAY = tuple(
+    DemoScene(who, command, int(status or 0), text, about, (file, added) if file else None)
+    for about, file, added, who, command, status, text in SCENE.findall(SCRIPT)
+)
 
 # The commands to try next, and their purpose.
 NEXT = (

@@ -45,6 +45,7 @@ from gitlease.engine.ports import Cause, Swapped
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, tell
 from gitlease.faces.cli.verb import flag, option, verb
+from gitlease.verbs import wire
 from gitlease.verbs.table import Result, Violations, Whole
 from gitlease.wiring.doctor import (
     Examined,
@@ -96,7 +97,7 @@ def doctor_verb(call: Call, *, fix: bool, probe: bool) -> int:
     checks: list[dict[str, Any]] = []
     for x in findings:
         command = call.command_of(x.fix) if isinstance(x.fix, Hint) else x.fix
-        checks.append({"check": x.check, "state": x.state, "what": x.what, "fix": command or None})
+        checks.append(wire.diagnosis(x, command or None))
     count = Counter(x.state for x in findings)
     summary = ", ".join(f"{x}: {count[x]}" for x in ("bad", "warning", "unknown", "good"))
 

@@ -6,18 +6,17 @@ import gc
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 from gitlease import gateway, wiring
 from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
-from gitlease.core.instant import rfc3339
 from gitlease.faces import http
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
+from gitlease.verbs import wire
 from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import Result, Table, Whole
@@ -216,7 +215,7 @@ def _add(
         email, name=name, scopes=scopes or gateway.SCOPES, expires=expires, now=now
     )
     return Result(
-        body={"action": "add", "secret": secret, "tokens": [_document(made, now)]},
+        body={"action": "add", "secret": secret, "tokens": [wire.access(made, now)]},
         lines=lambda: [Whole(secret)],
         then=[Hint("serve token revoke", {"resources": [made.name]}, "revoke it")],
         hints=(
@@ -241,7 +240,7 @@ def _list(call: Call) -> Result:
         otherwise="there are no tokens",
     )
     return Result(
-        body={"action": "list", "tokens": [_document(x, now) for x in found]},
+        body={"action": "list", "tokens": [wire.access(x, now) for x in found]},
         lines=lambda: [table],
         then=[] if found else [ADD],
     )
@@ -253,21 +252,9 @@ def _revoke(call: Call, word: str) -> Result:
     except NotFound as unknown:
         raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
     return Result(
-        body={"action": "revoke", "tokens": [_document(token, _now())]},
+        body={"action": "revoke", "tokens": [wire.access(token, _now())]},
         lines=lambda: [f"revoked {token.name}, which acted as {token.email}"],
     )
-
-
-def _document(token: gateway.Token, now: int) -> Mapping[str, Any]:
-    return {
-        "id": token.id,
-        "name": token.name,
-        "email": token.email,
-        "scopes": sorted(token.scopes),
-        "created_at": rfc3339(token.created_at),
-        "expires_at": None if token.expires_at is None else rfc3339(token.expires_at),
-        "expired": token.is_over(now),
-    }
 
 
 def _now() -> int:
