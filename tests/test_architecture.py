@@ -124,6 +124,23 @@ NAMESAKES = {
     ("gitlease.core.moves.transitions", "takeover"),  # a rule of the step log
     ("gitlease.verify.replay", "takeover"),  # a noun of a sentence
 }
+WORDS = frozenset(  # that name a role in a sentence, not the thing
+    (
+        "said",
+        "told",
+        "one",
+        "found",
+        "stood",
+        "gone",
+        "left",
+        "apart",
+        "around",
+        "going",
+        "came",
+        "own",
+    )
+)
+QUESTIONS = ("What", "Whose", "Who", "Where", "Whether")  # no docstring begins with one of these
 MOST = {
     "imports from modules in tests": 20,
     # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
@@ -132,6 +149,7 @@ MOST = {
     "modules of few lines": 15,
     "imports in functions": 68,
     "blocks for types alone": 8,
+    "names that tell a role": 876,
     "private functions used once": 614,
     "modules that name expect_holder": 9,
     "modules that name takeover": 8,
@@ -418,9 +436,33 @@ def counted(module: str) -> Counter[str]:
     for word in PARAMETERS:
         is_named = names & {word, word.title().replace("_", "")}
         found[f"modules that name {word}"] = bool(is_named) and (module, word) not in NAMESAKES
+    found["names that tell a role"] = sum(
+        x.strip("_") in WORDS for x in chain.from_iterable(map(given_by, every))
+    )
     found["readers of YAML"] = "yaml" in imports
     found["modules that lock"] = bool(imports & {"fcntl", "filelock"} or "O_EXCL" in text)
     return found
+
+
+def given_by(node: ast.AST) -> Iterator[str]:
+    """The name that a node gives to something: a variable, a parameter, a function, a class."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+
+
+def test_docstrings_begin_with_a_verb_or_with_the_thing() -> None:
+    kinds = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    told(
+        f"{module}: {text.splitlines()[0]}"
+        for module in MODULES
+        for node in nodes_of(tree_of(module))
+        if isinstance(node, kinds)
+        if (text := ast.get_docstring(node) or "").partition(" ")[0] in QUESTIONS
+    )
 
 
 def names_in(node: ast.AST) -> Iterator[str]:

@@ -204,7 +204,7 @@ class Repository:
         return Ways(word=word, fetch=urls[0], reads=reads, writes=writes, stable=stable)
 
     def _leads_to(self, url: str) -> set[str]:
-        """Where git fetches and pushes by a URL."""
+        """The URLs at which git fetches and pushes for a URL."""
         fetches = self._rewritten(url, "insteadof")
         return {fetches, self._rewritten(url, "pushinsteadof", usual="") or fetches}
 

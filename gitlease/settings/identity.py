@@ -1,4 +1,4 @@
-"""Who speaks: the holder that git knows, and which of its runs; and the coding agents that have
+"""The caller: the holder that git knows, and which of its runs; and the coding agents that have
 runs, each one value with all that is its own.
 
 Every command and every hook loads this, so it imports next to nothing.

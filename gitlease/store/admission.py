@@ -49,7 +49,7 @@ def use_the_fetched(fetched: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFacts:
-    """What a clone's settings say about the remote of a ledger.
+    """The remote of a ledger, by the settings of a clone.
 
     ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
     effective URLs for fetches and pushes, without secrets, and ``fetch`` reaches the former if
@@ -115,7 +115,7 @@ class Admission:
             self._compare(other, head)
 
     def read_elsewhere(self, head: Snapshot) -> str:
-        """What others read in its place, where that was never proven; ``""`` if the same.
+        """The version that others read in its place, where that was never proven; ``""``: the same.
 
         One contact, and none if it is proven.
         """
@@ -327,7 +327,7 @@ class Admission:
         return self._goes_on(read, head.version) or self._goes_on(head.version, read)
 
     def _goes_on(self, earlier: str, later: str) -> bool:
-        """Whether a version has the last decision of another in its past."""
+        """Return whether a version has the last decision of another in its past."""
         storage = self._ledgers.storage
         decided = decision(storage, earlier)
         return bool(decided) and first_after(storage, decided, later) is not None
@@ -346,7 +346,7 @@ class Admission:
             clock.sleep(PAUSE)
 
     def _unlike(self, other: Storage, head: Snapshot) -> str:
-        """What is where others fetch in the place of a head; ``""`` if it is the same ledger."""
+        """The version that others fetch for a head; ``""`` if it is the same ledger."""
         there = other.peek([head.layer]).get(head.layer)
         if (there or "") == head.version or self._related(other, head, there):
             return ""

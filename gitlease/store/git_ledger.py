@@ -105,7 +105,7 @@ class RefLedgerStore:
         return self._admission.moved
 
     def load(self, layer: str) -> Known | None:
-        """What is known of a layer; None before the first contact."""
+        """The known state of a layer; None before the first contact."""
         return self.state(layer).load()
 
     # --- reading --------------------------------------------------------------------------------
@@ -498,7 +498,7 @@ class RefLedgerStore:
             )
 
     def _goes_on(self, layer: str, before: Known, ledger: Ledger, version: str) -> bool:
-        """Whether a head has in its past whatever this clone has seen and cannot be replaced.
+        """True if a head has in its past whatever this clone has seen and cannot be replaced.
 
         That is the last decision, and on top of it the renewals: they may be replaced, but only by
         renewals that have them as well. However many steps lie between makes no difference (S10).

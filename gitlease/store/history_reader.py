@@ -41,7 +41,7 @@ class HistoryStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerHistory:
-    """What was read of a ledger's history: the records of its oldest state, and what followed.
+    """A part of a ledger's history: the records of its oldest state, and the steps that followed.
 
     ``events`` are in their order, the oldest first. ``since`` is the time of the oldest state, None
     where that is the ledger's beginning; ``tokens`` is the smallest token from which on every grant
@@ -60,7 +60,7 @@ class LedgerHistory:
 def read_history(
     store: RefLedgerStore, head: Snapshot, *, since: int, token: int | None, older: bool
 ) -> LedgerHistory:
-    """What happened up to a head, at least since a time in wall-clock milliseconds.
+    """The events up to a head, at least since a time in wall-clock milliseconds.
 
     ``token``: and at least since this one was given. ``older``: what a first contact left out of it
     is fetched, else nobody is asked.

@@ -279,7 +279,7 @@ class PrivateStore:
         return False
 
     def is_cut(self) -> bool:
-        """Whether a fetch left out the oldest history of something."""
+        """Return whether a fetch left out the oldest history of something."""
         return os.path.exists(os.path.join(self.path, "shallow"))
 
     def ref(self, name: str) -> str | None:
@@ -337,7 +337,7 @@ class PrivateStore:
             yield
 
     def replaced(self) -> bool:
-        """Whether another process has made the store anew since it was opened here."""
+        """Return whether another process has made the store anew since it was opened here."""
         return self._opened is not None and self._opened != self._present()
 
     def let_go(self) -> None:
@@ -415,7 +415,7 @@ class PrivateStore:
 
 
 def _is_plain(path: str, name: str = "") -> bool:
-    """Whether there are only files in the store, and folders where they belong.
+    """Return whether there are only files in the store, and folders where they belong.
 
     git waits for a pipe for ever, and takes a folder in a file's place for the remote's fault.
     """

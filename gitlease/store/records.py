@@ -201,7 +201,7 @@ def resource_hash(resource: Resource) -> str:
 
 
 def lease_file(lease: Lease) -> str:
-    """Where a lease lies in the tree."""
+    """The path of a lease in the tree."""
     return f"{'paths' if lease.patterns else 'leases'}/{_place(lease.resource, lease.scope)}"
 
 
@@ -286,7 +286,7 @@ class Listing:
         return data
 
     def read(self, data: bytes, *, file: str) -> tuple[Any, ...]:
-        """What a file of this name has; BadRecord says what is wrong."""
+        """Read a file of this name; BadRecord says what is wrong."""
         fields = read_fields(data, MAX_MESSAGES)
         owner = RECORD.load(self.owner, fields.get(self.key), self.key)
         listed = fields.get(self.items)
@@ -357,7 +357,7 @@ def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool)
 
 
 def operations_line(message: str) -> str | None:
-    """What a message says of the operations of its step; None where it does not say it."""
+    """Read a step's operations from a message; None where it names none."""
     lines = (line for line in message.split("\n") if line.startswith(OPERATIONS))
     return next((line.removeprefix(OPERATIONS) for line in lines), None)
 

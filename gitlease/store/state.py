@@ -1,4 +1,4 @@
-"""What one clone knows of one ledger beside its objects, and what must not be lost.
+"""The state that one clone keeps of one ledger beside its objects.
 
 ``known.json`` has the last head, the highest revision seen and the first sightings of records. It
 is written whole and moved into place, so that a kill leaves the old or the new one. Sightings say
@@ -76,7 +76,7 @@ class Known:
         return seen
 
     def joined(self, other: Known | None) -> Known:
-        """What is known together with another process of this clone: the head further on.
+        """Join what two processes of this clone know: the head further on.
 
         Of two pasts it is the one seen first. It has what either renewed on the same decision;
         where both saw this very head, the earlier sighting of each record.
@@ -123,7 +123,7 @@ class StateFolder:
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
     def load(self) -> Known | None:
-        """What is known; None before the first contact, and when the file is damaged."""
+        """Read the known state; None before the first contact, and when the file is damaged."""
         return self._loaded(read_small(self._file, MAX_BYTES))
 
     def _loaded(self, data: bytes | None) -> Known | None:
@@ -182,7 +182,7 @@ class StateFolder:
             self.notes.put(ASKING, name, [os.getpid(), what], at=0)
 
     def asked(self) -> list[object]:
-        """What living processes ask; of the dead ones nothing is left."""
+        """The requests of living processes; those of dead ones are dropped."""
         asked, found = self.notes.of(ASKING), dict[str, object]()
         for name, (_, value) in asked.items():
             with contextlib.suppress(*_UNREADABLE):
@@ -286,7 +286,7 @@ class Journal:
         _busy.pop(file, None)
 
     def entries(self) -> Iterator[JournalEntry]:
-        """What is there, by name; what cannot be read has no value."""
+        """The entries by name; those that cannot be read have no value."""
         try:
             names = sorted(os.listdir(self._folder))
         except OSError:
@@ -357,7 +357,7 @@ def _known(data: Mapping[str, Any]) -> Known:
 
 
 def pending_of(prepared: Prepared, layer: str) -> Pending:
-    """What is noted of a change before it is sent."""
+    """The note of a change before it is sent."""
     change = prepared.changes[layer]
     base = change.base.ledger
     written = (x for _, x in change.ledger.changes.leases.values() if x is not None)
@@ -378,7 +378,7 @@ def pending_of(prepared: Prepared, layer: str) -> Pending:
 
 
 def load_text(file: str, limit: int, *, form: str) -> str | None:
-    """What ``store_text`` wrote in the same form; None for anything else."""
+    """Read the text that ``store_text`` wrote in the same form; None for anything else."""
     head, _, body = (read_small(file, limit) or b"").partition(b"\n")
     with contextlib.suppress(UnicodeDecodeError):
         return body.decode("utf-8", "surrogatepass") if head == _sum_of(body, form) else None

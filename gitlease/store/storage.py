@@ -92,7 +92,7 @@ class Storage(Protocol):
         """
 
     def read(self, layer: str, version: str) -> tuple[Header, StoredRecords]:
-        """What a version holds, without asking. Raises Invalid if it is no ledger."""
+        """Read a version, without asking. Raises Invalid if it is no ledger."""
 
     def history(self, version: str, *, whole: bool = False) -> Iterator[PastStep]:
         """The states up to a version, the newest first, as far back as they are here.

@@ -287,7 +287,7 @@ def helper_of(url: str) -> str:
 
 
 def is_far(url: str) -> bool:
-    """Whether a URL leads over a network, where tracing a push costs little beside it.
+    """Return whether a URL leads over a network, where tracing a push costs little beside it.
 
     A settings rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
     """
@@ -321,7 +321,7 @@ def read_push(
     far: bool,
     work: Sequence[str] = (),
 ) -> Swapped:
-    """What git said of a push of our refs, and of those of the user's ``work`` beside them.
+    """Git's report of a push of our refs, and of those of the user's ``work`` beside them.
 
     Applied, without a cause against it: this very push updated our refs, and it is done. Else
     undecided.
@@ -395,7 +395,7 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
 
 
 def nothing_came(said: bytes) -> bool:
-    """Whether git ended before the remote had the objects, so that no ref can have moved."""
+    """Return whether git ended before the remote had the objects, so that no ref can have moved."""
     lines = [line for line in said.splitlines() if b"\t" in line]
     return all(line.endswith(_NOT_UNPACKED) for line in lines)
 
@@ -412,7 +412,7 @@ def _other_format(detail: str) -> OtherFormat:
 
 
 def _blames_store(result: GitResult, store: str) -> bool:
-    """Whether git complains of the store itself; traces, which name it too, are no complaint."""
+    """True if git complains of the store itself; traces, which name it too, are no complaint."""
     blamed = any(store in x for x in result.err.splitlines() if x.startswith(("fatal:", "error:")))
     return blamed or re.search(_STORE, result.err) is not None
 
@@ -486,7 +486,7 @@ def push_work(
 
 
 def remote_refs(work: WorkPush, *, timeout: float) -> dict[str, str]:
-    """What the refs of some work are on the remote now, ``""`` for those that are not there.
+    """The refs of some work on the remote now, ``""`` for those that are not there.
 
     Raises Unavailable and Denied.
     """

@@ -323,7 +323,7 @@ class GitRecords:
         return found
 
     def entry(self, file: str) -> TreeEntry | None:
-        """What lies at a path; None where nothing does."""
+        """The entry at a path; None where there is none."""
         folder, _, name = file.rpartition("/")
         return self.entries(folder).get(name)
 
@@ -393,7 +393,7 @@ def file_of_rows(kept: str, top: str) -> str:
 
 
 def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | None:
-    """What there is of every record below a folder, in its order: a state, and what that tells.
+    """Every record below a folder, in its order: a state, and what that tells.
 
     Of a record that is LIVE or ENDED its line, as ``row_of`` has it; of one that is DAMAGED its
     file. None where a folder itself is damaged, or too large.
@@ -581,7 +581,7 @@ class LedgerCommit:
 
     @property
     def is_renewal(self) -> bool:
-        """Whether it only renews, and is not the first: the next renewal may replace it."""
+        """Return whether it only renews, and is not the first: the next renewal may replace it."""
         return len(self.parent_ids) == 1 and self.only_renews
 
     @property

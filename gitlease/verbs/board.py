@@ -116,7 +116,7 @@ class BoardView:
     warnings: tuple[str, ...] = ()
 
     def is_due(self, made: Instant, now: Instant) -> bool:
-        """Whether time has changed it since it was made, or may have changed the task files."""
+        """True if time has changed it since it was made, or may have changed the task files."""
         due = self.changes_at is not None and now.wall_ms >= self.changes_at
         return due or made.elapsed_at_most(now) >= FRESH
 

@@ -118,7 +118,7 @@ def path_text(place: Any, what: str) -> str:
 
 
 def needs_any(workspace: Workspace, name: str) -> bool:
-    """Whether a claim of this name must say that it is no task: no task file has it."""
+    """Return whether a claim of this name must say that it is no task: no task file has it."""
     task = task_called(workspace, name)
     if task is None or task.task is not None or task.resource.is_path:
         return False
@@ -127,7 +127,7 @@ def needs_any(workspace: Workspace, name: str) -> bool:
 
 
 def task_called(workspace: Workspace, name: str) -> Planned | None:
-    """What the task files here have of a name; None if that cannot be read."""
+    """The task of a name by the task files here; None if they cannot be read."""
     try:
         resource = parse_resource(word_anywhere(name))
         return workspace.ledger.edges.plan_end([resource], keep_status=True)[0]

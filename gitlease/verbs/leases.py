@@ -70,7 +70,7 @@ def renew_verb(
 def _is_all(
     door: Door, does: str, resources: Sequence[Resource], *, all: bool, scope: str | None
 ) -> bool:
-    """Whether a call is about everything. UsageError for one that names too much, or nothing."""
+    """True if a call is about everything. UsageError for one that names too much, or nothing."""
     if all and (resources or scope is not None):
         raise UsageError(
             f"{door.option('all')} {does} everything: it takes no resource and no "

@@ -117,7 +117,7 @@ def own_parked(door: Door, error: GitleaseError) -> list[core.LeaseView]:
 
 
 def is_assigned(door: Door, error: GitleaseError) -> bool:
-    """Whether an expired lease leaves the task assigned to someone else."""
+    """Return whether an expired lease leaves the task assigned to someone else."""
     return any(
         view.state == "expired"
         and view.assigned

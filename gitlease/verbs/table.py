@@ -144,11 +144,11 @@ class Door(Protocol):
         return
 
     def needs_any(self, name: str) -> bool:
-        """Whether a claim of this name must say that it is no task."""
+        """Return whether a claim of this name must say that it is no task."""
         return False
 
     def is_anothers(self, name: str) -> bool:
-        """Whether the task file here assigns this name to others only."""
+        """Return whether the task file here assigns this name to others only."""
         return False
 
     def file_called(self, resource: Resource) -> str | None:
@@ -156,17 +156,17 @@ class Door(Protocol):
         return None
 
     def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
-        """Whether to do what these facts call for: a person may be asked, a program is not."""
+        """True if to do what these facts call for: a person may be asked, a program is not."""
         return True
 
     @property
     def chose_ledger(self) -> bool:
-        """Whether the call names another ledger than the configured one."""
+        """Return whether the call names another ledger than the configured one."""
         return False
 
     @property
     def in_memory(self) -> bool:
-        """Whether the ledger is one of tests, which no git knows."""
+        """Return whether the ledger is one of tests, which no git knows."""
         return False
 
     def option(self, parameter: str) -> str:
@@ -175,7 +175,7 @@ class Door(Protocol):
 
     @property
     def for_agent(self) -> bool:
-        """Whether a coding agent reads the answer: it runs what it reads."""
+        """Return whether a coding agent reads the answer: it runs what it reads."""
         return False
 
 
@@ -412,12 +412,12 @@ class DeclaredVerb:
         return {name: one for name, one in known.items() if door in one.doors}
 
     def only_reads(self, given: Mapping[str, Any]) -> bool:
-        """Whether a call with these parameters changes no lease."""
+        """Return whether a call with these parameters changes no lease."""
         known = [self.parameters[x] for x in given if given[x]]
         return any(x.plans for x in known) or (self.reads and not any(x.changes for x in known))
 
     def is_for_anyone(self, given: Mapping[str, Any]) -> bool:
-        """Whether a call with these parameters needs no identity."""
+        """Return whether a call with these parameters needs no identity."""
         own = any(y.own or y.plans for x, y in self.parameters.items() if given.get(x))
         return self.only_reads(given) and not own
 

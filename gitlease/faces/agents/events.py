@@ -40,7 +40,7 @@ class EventKind(Enum):
 
     @property
     def asks(self) -> bool:
-        """Whether the answer can deny the tool."""
+        """Return whether the answer can deny the tool."""
         return self in (EventKind.BEFORE_EDIT, EventKind.BEFORE_SHELL)
 
 
@@ -108,7 +108,7 @@ def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
 
 
 def _is_of(borrower: Agent, agent: Agent, data: Mapping[str, Any]) -> bool:
-    """Whether an event is of an agent that runs the hooks of another one."""
+    """Return whether an event is of an agent that runs the hooks of another one."""
     has_own, has_others = (not data.keys().isdisjoint(x.session) for x in (borrower, agent))
     return borrower.mark in data or (has_own and not has_others)
 

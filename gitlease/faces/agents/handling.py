@@ -63,7 +63,7 @@ MAX_MESSAGES = 5  # at one event
 
 
 def is_event(argv: Sequence[str]) -> bool:
-    """Whether the words after ``agent`` are an event, not a person's command.
+    """Return whether the words after ``agent`` are an event, not a person's command.
 
     An unknown word with a hyphen counts as an event of another version, unless typed at a terminal:
     hosts would take a usage error for a refusal.

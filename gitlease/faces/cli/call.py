@@ -138,7 +138,7 @@ class Call(DoorOfClone):
 
     @property
     def for_agent(self) -> bool:
-        """Whether a coding agent reads the answer."""
+        """Return whether a coding agent reads the answer."""
         return self.workspace.identity.is_agent
 
     def now(self) -> datetime:

@@ -42,7 +42,7 @@ FORM = OutputForm()  # global, like the streams
 
 
 def on_terminal() -> bool:
-    """Whether standard output is for a person: a terminal, or with ``--color always``."""
+    """Return whether standard output is for a person: a terminal, or with ``--color always``."""
     return FORM.color == "always" or sys.stdout.isatty()
 
 
@@ -244,7 +244,7 @@ def console() -> Console:
 
 
 def has_display() -> bool:
-    """Whether a browser can open a window here."""
+    """Return whether a browser can open a window here."""
     return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 

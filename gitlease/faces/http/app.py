@@ -245,7 +245,7 @@ MOST_IDLE_OF_PEER = 200  # connections of one address without a request; the old
 
 
 def hosts_of(host: str, names: Sequence[str] = ()) -> Callable[[str], bool]:
-    """Whether requests to a gateway listening at ``host`` may be addressed to another name of it.
+    """True if requests to a gateway listening at ``host`` may be addressed to another name of it.
 
     DNS rebinding needs a name, so beyond loopback every IP address is accepted.
     """

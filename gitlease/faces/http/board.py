@@ -53,7 +53,7 @@ class CurrentBoard:
         return self._gateway.session(NOBODY)
 
     def is_due(self) -> bool:
-        """Whether the board may have changed since it was made."""
+        """Return whether the board may have changed since it was made."""
         if self._made is None:
             return True
         at, version, _, board = self._made

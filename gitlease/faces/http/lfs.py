@@ -237,7 +237,7 @@ def refused(error: Failure) -> Response:
 
 
 def is_lock(lease: Lease) -> bool:
-    """Whether Git LFS made this lease, or claimed it last, and it is nobody's session's since."""
+    """True if Git LFS made this lease, or claimed it last, and it is nobody's session's since."""
     by_lfs = lease.place.host == HOST or lease.reason == REASON
     return by_lfs and lease.session is None and not lease.parked
 

@@ -62,7 +62,7 @@ class Refused(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach that host."""
+    """Return whether only this machine can reach that host."""
     try:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -119,7 +119,7 @@ class Access:
             raise _unknown_token()
 
     def is_still_valid(self, headers: Mapping[str, str], *, secret: str | None = None) -> bool:
-        """Whether the token of a request in progress is still valid."""
+        """Return whether the token of a request in progress is still valid."""
         secret = secret or _secret(headers)
         return secret is not None and self._find(secret) is not None
 

@@ -138,7 +138,7 @@ class GatewayDoor(Door):
         return replace(answer, edge=edge, edge_in=places)
 
     def _places(self, resources: Sequence[Resource]) -> tuple[str, ...]:
-        """Where the first of some resources that is assigned to the caller is so."""
+        """The place where the first of some resources is assigned to the caller."""
         names = (x for x in resources if not x.is_path)
         return next(filter(None, (self.gateway.assigned_in(self.ledger, x) for x in names)), ())
 
@@ -356,20 +356,20 @@ class ApiRoute:
 
     @property
     def writes(self) -> bool:
-        """Whether it may change leases."""
+        """Return whether it may change leases."""
         verb = self.verb
         return verb is not None and not (
             verb.reads and not any(x.changes for x in verb.at(HTTP).values())
         )
 
     def only_reads(self, data: Any) -> bool:
-        """Whether a request with these fields changes no lease."""
+        """Return whether a request with these fields changes no lease."""
         known = self.verb.parameters if self.verb and isinstance(data, dict) else ()
         return not self.verb or self.verb.only_reads({x: data[x] for x in known if x in data})
 
     @property
     def in_query(self) -> bool:
-        """Whether a request has its fields in its query."""
+        """Return whether a request has its fields in its query."""
         return self.method in ("GET", "DELETE")
 
     def endpoint(self, handler: RequestHandler) -> Callable[[Request], Awaitable[Response]]:

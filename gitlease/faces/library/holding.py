@@ -319,7 +319,7 @@ class HeldLeases:
 
     @property
     def is_here(self) -> bool:
-        """Whether this process claimed them."""
+        """Return whether this process claimed them."""
         return os.getpid() == self._pid
 
     @property

@@ -292,7 +292,7 @@ class Subscription(Generic[Callback]):
 
     @property
     def running(self) -> bool:
-        """Whether the function will still be called."""
+        """Return whether the function will still be called."""
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def ready(self, timeout: float | None = None) -> bool:

@@ -168,7 +168,7 @@ def refusing_events(events: Iterator[T]) -> Iterator[T]:
 
 
 class OpenOptions(TypedDict, total=False):
-    """Where the leases are that a function opens."""
+    """The place of the leases that a function opens."""
 
     layer: str | None
     local: bool
@@ -401,7 +401,7 @@ class Method:
         return {**self.given, **read_values(known, door, read, what=f"{self.name}()")}
 
     def answer_of(self, result: Result) -> Any:
-        """What it returns of a verb's result."""
+        """The value that a method returns of a verb's result."""
         planned = "dry_run" in result.body and result.value  # nobody has them
         if self.answer in (LEASE, LEASES):
             leases = tuple(result.leases or planned or ())

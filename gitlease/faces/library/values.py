@@ -264,7 +264,7 @@ def queued(result: Result) -> tuple[Entry, ...]:
 
 
 def run_result(result: Result) -> RunResult:
-    """What became of a command under leases."""
+    """The end of a command under leases."""
     ran: Ran = result.value
     return RunResult(
         status=ran.ended.exit,
@@ -276,7 +276,7 @@ def run_result(result: Result) -> RunResult:
 
 
 def work_result(result: Result) -> WorkResult:
-    """What became of the tasks of a pool."""
+    """The outcome of a pool's tasks."""
     ran, ended = result.value
     return WorkResult(
         **{outcome: ran.counts[outcome] for outcome in OUTCOMES},
@@ -320,7 +320,7 @@ def who_am_i(result: Result) -> WhoAmI:
 
 
 def init_result(result: Result) -> InitResult:
-    """What was set up."""
+    """The result of a set-up."""
     ledger = {x: result.body["ledger"][x] for x in ("place", "layer", "id", "revision")}
     return InitResult(settings_file=result.body["settings_file"], **ledger)
 

@@ -77,7 +77,7 @@ class LeaseTool:
     in_clone: bool = False
 
     def only_reads(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these arguments changes no lease."""
+        """Return whether a call with these arguments changes no lease."""
         verb = find_verb(self.name)
         return verb.only_reads({x: arguments.get(x) for x in verb.parameters})
 

@@ -181,7 +181,7 @@ class Selftest:
         acts.release(self._workers[number].ledger, [parse_resource(name)])
 
     def _is_there(self, name: str, token: int) -> bool:
-        """Whether anybody who looks now finds a lease with its token."""
+        """Return whether anybody who looks now finds a lease with its token."""
         there = [x for x in self._ledger.look().leases if x.resource.text == name]
         return [x.token for x in there if x.state is State.ACTIVE] == [token]
 
