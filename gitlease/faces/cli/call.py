@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from gitlease import core, engine, guard, runs, wiring
+from gitlease import core, engine, guard, runs, settings, wiring
 from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, NotFound, around, command_words
 from gitlease.core.instant import format_duration, moment_of
 from gitlease.core.resources import LOCAL_LAYER, Resource, word_anywhere
@@ -37,8 +37,6 @@ from gitlease.verbs.table import (
 )
 
 Opener = Callable[..., "wiring.Workspace"]
-
-HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
 
 def _takes_session(command: str) -> bool:
@@ -282,7 +280,7 @@ class Call(DoorOfClone):
 
     def _short_ttl(self, answer: engine.Answer) -> Sequence[str]:
         session = self.actor.session or ""
-        if not session.startswith(HEARTBEAT_OF):
+        if session.partition(":")[0] not in settings.AGENTS:  # nor kept alive by a host's hooks
             return ()
         least = min((view.ttl_seconds for view in answer.leases), default=guard.SHORTEST_KEPT)
         if least >= guard.SHORTEST_KEPT:
