@@ -148,8 +148,8 @@ class RefLedgerStore:
         before = self.load(layer)
         if before is None and self.state(layer).damaged:
             self._warn(
-                f"what this clone knew of the ledger at {self.place} was damaged: it trusts what "
-                "is there now, and counts others' expired leases as seen from now on"
+                f"what this clone knew of the ledger at {self.place} is damaged or gone: it trusts "
+                "what is there now, and counts others' expired leases as seen from now on"
             )
         version = there or None
         if before is None or before.version != there or self.known(layer) is None:

@@ -25,6 +25,7 @@ from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
     LEFT_OVER,
+    LOCK,
     Notes,
     cannot_keep,
     change_kept,
@@ -119,7 +120,7 @@ class StateFolder:
         self._changes = Journal(os.path.join(path, "pending"))
         self._file = os.path.join(path, KNOWN_FILE)
         self._read: tuple[bytes, Known | None] = b"", None
-        self.damaged = False  # whether something was known that could not be read
+        self.damaged = self._forgotten = False  # whether something was known, and is lost
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
     def load(self) -> Known | None:
@@ -127,7 +128,8 @@ class StateFolder:
         return self._loaded(read_small(self._file, MAX_BYTES))
 
     def _loaded(self, data: bytes | None) -> Known | None:
-        if data is None:
+        if data is None:  # whoever wrote it before has left the lock of its folder
+            self.damaged = not self._forgotten and os.path.exists(os.path.join(self.path, LOCK))
             return None
         if data != self._read[0]:  # a step asks three times, and leases may be many
             self._read = data, None
@@ -203,6 +205,7 @@ class StateFolder:
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
+        self._forgotten = True
         _remove(self._file)
         self._on_move()
 

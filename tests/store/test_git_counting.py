@@ -522,13 +522,16 @@ def test_damaged_state_files_are_made_anew(path_remote: Remote, clones: Clones) 
     clone, clock = clones(1)[0], ManualClock()
     door(clone, clock=clock).claim("F001")
     state_file(clone, "pending").mkdir(exist_ok=True)
-    for number, data in enumerate((b"\0\xff garbage", b'{"ledger_id": "x", "version": "', b"[1]")):
+    lost = (b"\0\xff garbage", b'{"ledger_id": "x", "version": "', b"[1]", None)
+    for number, data in enumerate(lost):
         for name in ("known.json", "notes.json", "pending/1.json"):
-            state_file(clone, name).write_bytes(data)
+            state_file(clone, name).write_bytes(data or b"")
+        if data is None:
+            state_file(clone, "known.json").unlink()
         for reported in (True, False):
             leases = door(clone, clock=clock)
             leases.list()
-            assert any("was damaged" in x for x in leases.warnings) is reported
+            assert any("is damaged or gone" in x for x in leases.warnings) is reported
         assert leases.renew("F001").renewals == number + 1
         assert leases.claim("F003").mine
         assert {x.resource for x in leases.list()} == {"F001", "F003"}
