@@ -20,9 +20,9 @@ from support.repos import make_clone
 
 FENCES = raise_fences()
 gc.set_threshold(50_000, 20, 20)  # looking for circles that often would be a tenth of the run
-if os.environ.get("CI"):  # the same examples every time: what fails there is what was changed
-    settings.register_profile("same-every-time", derandomize=True)
-    settings.load_profile("same-every-time")
+# In CI the same examples every time: what fails there is what was changed. None has a deadline.
+settings.register_profile("here", derandomize=bool(os.environ.get("CI")), deadline=None)
+settings.load_profile("here")
 STORIES = 8  # of so many stories of a file one runs by default: each starts many processes
 SPARED = frozenset(x.net for x in MUTANTS)  # what alone catches a fault is never left to the night
 REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")

@@ -179,7 +179,7 @@ def test_every_character_folds_stably() -> None:
 FOLDING = "aAkKsS\u212a\u017fßéÉe\u0301İiıﬁσςΣᾳH\u0331ẖ"
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.text(FOLDING + "*?", min_size=1, max_size=4), min_size=1, max_size=3), st.data())
 def test_all_spellings_of_a_name_are_covered_alike(names: list[str], data: st.DataObject) -> None:
     pattern = parse("/" + "/".join(names))
@@ -188,7 +188,7 @@ def test_all_spellings_of_a_name_are_covered_alike(names: list[str], data: st.Da
     assert len({covers(pattern, spelling) for spelling in spellings}) == 1
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(*[st.text(FOLDING + "*?", min_size=1, max_size=4)] * 2, st.text(FOLDING, max_size=4))
 def test_folded_overlap_misses_nothing(a: str, b: str, path: str) -> None:
     if hits("/" + a, path) and hits("/" + b, path):
@@ -243,7 +243,7 @@ def test_literals_keep_their_spelling() -> None:
     assert parse("a*").text == "a*"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(r"ab*?[]!\-^#. é", min_size=1, max_size=8))
 def test_escaped_text_is_literal(name: str) -> None:
     assume(name not in (".", ".."))

@@ -145,7 +145,7 @@ HELD = st.builds(
 LEDGER = st.lists(HELD, max_size=6, unique_by=lambda x: x.key)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(LEDGER, min_size=1, max_size=3), RESOURCES, st.booleans())
 def test_the_rivals_are_those_of_a_full_reading(
     steps: list[list[Lease]], wanted: Resource, named: bool

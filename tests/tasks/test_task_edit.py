@@ -318,7 +318,7 @@ def others(task: Task) -> Task:
     return replace(task, assigned=(), status="", progress=Progress.TODO, line=0)
 
 
-MANY = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=60)
 NEW = st.sampled_from(["new", "@new", "new: one", "on"])
 
 

@@ -304,7 +304,7 @@ PIECES = st.sampled_from([*WORDS.split(), *MARKS])
 TEXTS = st.lists(PIECES, max_size=25).map("".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS.map(str.encode) | st.binary(max_size=60), st.sampled_from(["a.md", "a.yaml"]))
 def test_any_bytes_are_a_task_none_or_refused(data: bytes, file: str) -> None:
     for whole in (data, b"---\nid: F1\n" + data, b"---\nid: F1\n" + data + b"\n---\n"):
