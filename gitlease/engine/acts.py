@@ -619,6 +619,11 @@ def undo_rollback(session: LedgerSession) -> Reading:
         if head.ledger is not None:
             _check_may_restore(session, head.ledger)
             _restore(session, above=head.ledger.header.token + 1)
+            plain = (
+                "this clone sees no rollback; tokens jump all the same, so that none comes again"
+            )
+            reading = _confirmed(session, head)
+            return replace(reading, warnings=(*reading.warnings, plain))
     return _confirmed(session, head)
 
 

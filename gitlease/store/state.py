@@ -119,7 +119,7 @@ class StateFolder:
         self.path, self.notes, self._on_move = path, Notes(path), on_move
         self._changes = Journal(os.path.join(path, "pending"))
         self._file = os.path.join(path, KNOWN_FILE)
-        self._read: tuple[bytes, Known | None] = b"", None
+        self._read: tuple[bytes | None, Known | None] = None, None
         self.damaged = self._forgotten = False  # whether something was known, and is lost
         self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
 
@@ -147,8 +147,9 @@ class StateFolder:
             there = self._loaded(data)
             joined = known.joined(there)
             moved = there is None or there.version != joined.version
-            self._read = self._written(joined), joined
-            return self._read[0]
+            text = self._written(joined)
+            self._read = text, joined
+            return text
 
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
             change_kept(self._file, change, MAX_BYTES)

@@ -522,7 +522,7 @@ def test_damaged_state_files_are_made_anew(path_remote: Remote, clones: Clones) 
     clone, clock = clones(1)[0], ManualClock()
     door(clone, clock=clock).claim("F001")
     state_file(clone, "pending").mkdir(exist_ok=True)
-    lost = (b"\0\xff garbage", b'{"ledger_id": "x", "version": "', b"[1]", None)
+    lost = (b"\0\xff garbage", b'{"ledger_id": "x", "version": "', b"[1]", b"", None)
     for number, data in enumerate(lost):
         for name in ("known.json", "notes.json", "pending/1.json"):
             state_file(clone, name).write_bytes(data or b"")
