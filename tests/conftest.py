@@ -50,11 +50,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) * 5 // 2
 
 
-def pytest_collection_finish() -> None:
-    """Keep the tests themselves from being searched for circles, again and again."""
-    gc.freeze()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of what is marked so each n-th runs by default, the first among them.
