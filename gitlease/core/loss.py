@@ -98,12 +98,13 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
     loss = loss or Loss.RELEASED_ELSEWHERE
     stands = () if found is None else (found,)
     name, of = grant.resource.text, grant.lease_id
-    raise _no_longer(name, grant.scope, loss, by, conflicts=stands, lease_id=of)
+    raise no_longer(name, grant.scope, loss, by, conflicts=stands, lease_id=of)
 
 
-def _no_longer(
+def no_longer(
     resource: str | None, scope: str | None, loss: Loss, by: str | None, how: str = "", **about: Any
 ) -> LeaseLost:
+    """Make the refusal for a lost lease; ``how`` in place of the reason's own words."""
     why = how or reason_text(loss, by)
     message = f"you no longer hold {resource}: {why}"
     return LeaseLost(message, resource=resource, scope=scope, holder=by, loss=loss, **about)
@@ -117,7 +118,7 @@ def lost_by(notice: Notice) -> LeaseLost:
     if loss is Loss.TAKEN_OVER and why:  # taken over deliberately: a claim after a lapse has none
         what = "took it over"
     how = reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
-    return _no_longer(notice.resource, notice.scope, loss, notice.by, how + why)
+    return no_longer(notice.resource, notice.scope, loss, notice.by, how + why)
 
 
 def explained(error: LeaseLost, notices: Sequence[Notice]) -> LeaseLost:
@@ -172,7 +173,7 @@ def _judged(
 
 def lost_in(event: Event) -> LeaseLost:
     """The error for a lease that others ended by this event."""
-    return _no_longer(event.resource, event.scope, ENDINGS[event.kind], event.by)
+    return no_longer(event.resource, event.scope, ENDINGS[event.kind], event.by)
 
 
 def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:

@@ -64,7 +64,7 @@ from gitlease.core.ledger import (
     Ledger,
     Note,
 )
-from gitlease.core.loss import Loss, still_held
+from gitlease.core.loss import Loss, no_longer, reason_text, still_held
 from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import Relations, event, outcome, relations
@@ -278,16 +278,10 @@ def _unshared(ledger: Ledger, lease: Lease) -> Lease:
     """The same lease. Raises LeaseLost if others were granted its paths after it had lapsed."""
     if (other := claiming.overtaken_by(ledger, lease)) is None:
         return lease
-    raise LeaseLost(
-        f"you no longer hold {lease.resource}: it expired before it was renewed, and "
-        f"{other.holder} has {other.resource} since, which overlaps it",
-        resource=lease.resource.text,
-        scope=lease.scope,
-        holder=other.holder,
-        conflicts=(other,),
-        loss=Loss.EXPIRED,
-        lease_id=lease.lease_id,
-    )
+    loss, by = Loss.EXPIRED, other.holder
+    how = f"{reason_text(loss, by)}, and {by} has {other.resource} since, which overlaps it"
+    name, of = lease.resource.text, lease.lease_id
+    raise no_longer(name, lease.scope, loss, by, how, conflicts=(other,), lease_id=of)
 
 
 def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
@@ -356,8 +350,9 @@ def end_session(
     state, ended, events = ledger, [], []
     refused: list[GitleaseError] = []
     for number, lease in _still_bound(ledger, op.grants, refused):
-        over = not holder_has(lease, moment) or claiming.overtaken_by(ledger, lease)
-        if not lease.same_holder(op.actor) or (parks and over):
+        if not lease.same_holder(op.actor):
+            continue
+        if parks and (not holder_has(lease, moment) or claiming.overtaken_by(ledger, lease)):
             continue
         how, last = _last(lease, op, ledger, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
