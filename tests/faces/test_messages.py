@@ -94,17 +94,6 @@ def test_a_claim_after_a_lapse_is_no_takeover() -> None:
     check_words(ada.ok("log").out)
 
 
-@pytest.mark.parametrize("argv", [("list",), ("claim", "F001")], ids=words)
-def test_a_displaced_holder_is_told_at_the_next_command(argv: tuple[str, ...]) -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "F001")
-    bob.clock.advance(961)
-    bob.ok("claim", "F001")
-    told = "bob@example.com claimed F001, after your lease lapsed"
-    assert told in ada.run(*argv, "--json").json["warnings"]
-    assert told not in ada.ok("list").err, "once in each clone"
-
-
 @pytest.mark.parametrize(
     "argv",
     [

@@ -117,18 +117,6 @@ def test_what_ended_before_a_session_that_cannot_is_told(
     check_words(again.json["error"]["message"])
 
 
-@pytest.mark.parametrize("park", [("--park",), ("--park", "2h")], ids=words)
-def test_with_park_it_is_kept(ada: Desk, park: tuple[str, ...]) -> None:
-    ada.ok("claim", "F001", "F002", "--session", "build-7")
-    document = ada.ok("session", "end", "build-7", *park, "--json").json
-    assert (document["status"], document["capped_to_max"]) == ("parked", False)
-    lasts = 86_400 if park == ("--park",) else 7_200
-    assert [x["expires_in"] for x in document["leases"]] == [lasts, lasts]
-    assert document["next"] == ["gitlease claim F001 F002"]
-    assert ada.tasks["F001"].assigned == ("@ada",)
-    check_words(ada.ok("session", "end", "build-7").out)
-
-
 @pytest.mark.parametrize(
     "argv",
     [
@@ -149,18 +137,6 @@ def test_what_is_no_way_to_say_it(argv: tuple[str, ...]) -> None:
     ada, _ = make_desks()
     assert ada.run("session", *argv).code == 2
     assert ada.store.remote.asked == 0
-
-
-def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
-    ada.ok("claim", "F001", "F002", "--session", "build-7")
-    ada.tasks.unwritable.add("tasks/F002.md")
-    ran = ada.run("session", "end", "build-7", "--release")
-    assert ran.code == 7
-    check_words(ran.out)
-    check_words(ran.err)
-    document = ada.run("session", "end", "build-7", "--release", "--json").json
-    assert (document["error"]["code"], document["leases"]) == ("invalid", [])
-    assert [error["resource"] for error in document["refused"]] == ["F002"]
 
 
 # --- session list -------------------------------------------------------------------------------

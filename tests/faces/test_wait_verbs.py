@@ -14,7 +14,6 @@ from support.snapshots import check_words
 
 from gitlease.core import Unavailable
 from gitlease.engine import wait as polling
-from gitlease.faces.library import Leases
 
 EVENT = [
     *("schema", "event", "resource", "scope", "layer", "holder", "session", "token", "at"),
@@ -178,24 +177,3 @@ def test_show_tells_who_waits_in_order(desks: tuple[Desk, Desk]) -> None:
         }
     ]
     assert ada.ok(*look).json["waiting"] == []
-
-
-# --- the library ----------------------------------------------------------------------------------
-
-
-def leases_of(desk: Desk) -> Leases:
-    options = {"layer": None, "local": False, "remote": None, "no_session": False}
-    return Leases(desk.open(".", session=None, **options))
-
-
-def test_the_library_waits_and_watches(desks: tuple[Desk, Desk]) -> None:
-    ada, bob = desks
-    ada.ok("claim", "F001")
-    later(ada, 20, "release", "F001")
-    later(ada, 60, "claim", "F001")
-    later(ada, 80, "release", "F001")
-    leases = leases_of(bob)
-    leases.wait("F001", timeout="5m")
-    assert 20 <= (ada.clock.wall_ms - NOON) / 1_000 < 30
-    found = [(e.kind, e.resource) for e in leases.watch("F001", timeout="2m")]
-    assert found == [("claimed", "F001"), ("released", "F001"), ("available", "F001")]

@@ -49,24 +49,6 @@ def two(clones: Clones) -> Two:
     return made
 
 
-def test_renewing_everything_tells_each_loss_and_keeps_the_rest(two: Two) -> None:
-    kim = two.kim
-    kim.env["GITLEASE_SESSION"] = "run-1"
-    kim.ok("claim deploy port --any --ttl 1m")
-    kim.ok("claim docs --any --ttl 2h")
-    two.jo.ok("revoke deploy --reason 'it is late'")
-    two.clock.advance(HOUR)
-    done = kim.types("renew --all --json")
-    assert done.code == 3
-    assert {x["resource"]: x["code"] for x in done.json["refused"]} == {
-        "deploy": "lost",
-        "port": "lost",
-    }
-    assert [x["resource"] for x in done.json["leases"]] == ["docs"]
-    for hint in done.json["error"]["next"]:
-        kim.accepts(hint)
-
-
 def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: Two) -> None:
     kim = two.kim
     kim.env["GITLEASE_SESSION"] = "run-1"

@@ -88,22 +88,6 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
-def test_an_abandoned_task_is_nobody_elses_until_it_is_claimed(story: Story) -> None:
-    story.service(story.one).claim([F001])
-    story.clock.advance(8 * DAY)
-    two = story.service(story.two)
-    ends: list[Callable[[], object]] = [lambda: two.release([F001]), lambda: two.complete(F001)]
-    for end in ends:
-        with pytest.raises(LeaseHeld) as refused:
-            end()
-        assert refused.value.holder == ONE
-    (record,) = two.read().leases
-    assert (record.holder, record.assigned) == (ONE, True), "nothing was ended"
-    assert two.claim([F001]).status == "taken_over"
-    ended = two.complete(F001)
-    assert (ended.status, ended.edge, story.assigned(story.two)) == ("completed", "removed", ())
-
-
 def test_nobody_waits_for_an_edge(story: Story) -> None:
     """Not for one that is there, nor for one that is left when a lease runs out meanwhile."""
     story.service(story.one).claim([F001])

@@ -18,8 +18,7 @@ from support.repos import git, real_clone
 from support.served import Host, own_program, serve
 from support.snapshots import check_words, raises
 
-from gitlease.core import Actor, Denied, Operation, SetPolicy, UsageError, parse_resource
-from gitlease.engine.claim import claim as claim_verb
+from gitlease.core import Actor, Operation, SetPolicy, UsageError, parse_resource
 from gitlease.git import discover
 from gitlease.install import install_server, uninstall_server
 from gitlease.settings import server_settings
@@ -134,16 +133,6 @@ def test_admins_govern_through_a_gateway_that_is_an_admin_itself(host: Host, for
     assert push(host, forge, drafted(forge, policy(JO, both)), by="jo").returncode == 0
     assert push(host, forge, drafted(forge, revoke(JO, "F001")), by="gate").returncode == 0
     assert not forge.ledger().leases_of(parse_resource("F001"))
-
-
-def test_a_clone_that_is_no_gateway_is_refused_what_it_joins(host: Host, tmp_path: Path) -> None:
-    real_clone(host.bare, tmp_path / "rogue", KIM.holder)
-    with mock.patch.dict(os.environ, {"GL_USER": "kim"}):
-        rogue = open_gateway(str(tmp_path / "rogue"))
-        with pytest.raises(Denied, match="identity"):
-            claim_verb(rogue.session(JO.holder), [parse_resource("F001")])
-        rogue.close()
-    assert host.tip() == ""
 
 
 def test_gateways_are_set_by_install_and_gone_with_uninstall(host: Host, tmp_path: Path) -> None:

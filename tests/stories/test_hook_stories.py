@@ -48,21 +48,6 @@ def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
     assert pair.jo.trailers() == ["F002 token=1"]
 
 
-def test_a_task_that_others_may_be_told_of_is_claimed_though_nobody_holds_anything(
-    pair: Pair,
-) -> None:
-    """The idle marker lets commits pass without a look; one that starts a task is none of these."""
-    pair.jo.put("docs/guide.md")
-    pair.jo.commit()
-    pair.jo.put("docs/guide.md")
-    pair.calls()
-    goes_on(pair.jo.commit())
-    assert pair.calls() == []
-    pair.jo.put(F002, STARTED)
-    goes_on(pair.jo.commit(), "claimed F002")
-    assert "F002" in pair.leases()
-
-
 # --- the message ----------------------------------------------------------------------------------
 
 
@@ -240,18 +225,6 @@ def test_activity_renews_a_lease_whose_third_is_gone(
     assert (lease.lease_id, lease.token, lease.renewals) == (held.lease_id, held.token, 1)
     assert lease.expires_in > 14 * MINUTE
     assert pair.jo.beats() == 1
-
-
-def test_everything_that_is_held_is_renewed_by_one_push(pair: Pair) -> None:
-    for name in ("F001", "F002", "docs/"):
-        pair.jo.claim(name, ago=DUE)
-    pair.kim.claim("src/web/", ago=DUE)
-    before = LeaseService(pair.kim.at().ledger).read().revision
-    commits(pair.jo)
-    until(lambda: renewals(pair) == 1, "the leases are renewed")
-    found = {name: lease.renewals for name, lease in pair.leases().items()}
-    assert sorted(found.values()) == [0, 1, 1, 1]
-    assert LeaseService(pair.kim.at().ledger).read().revision == before + 1
 
 
 def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) -> None:

@@ -110,22 +110,3 @@ def test_the_task_files_of_the_claim_are_those_of_the_release(jo: Desk) -> None:
     done = jo.ask("run", "F001", "--", "sh", "-c", script)
     assert (done.returncode, done.stdout) == (0, "assigned: w1@example.com\n")
     assert "assigned" not in task.read_text()
-
-
-# --- a dispatch of what the person holds ----------------------------------------------------------
-
-
-def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
-    jo: Desk, tmp_path: Path
-) -> None:
-    before = jo.document("claim", "F001")["lease"]
-    jo.document("dispatch", "F001", "--", *sleeper(tmp_path / "pid"))
-    number_in(tmp_path / "pid")
-    [lease] = jo.document("list")["leases"]
-    assert (lease["lease_id"], lease["session"] is None) == (before["lease_id"], False)
-    assert jo.ask("dispatch", "F001", "--", "true").returncode == 1, "it is not started twice"
-    assert jo.ask("dispatch", "--stop", "F001").returncode == 0
-    until(lambda: jo.document("dispatch", "--list")["runs"][0]["state"] != "running", "its end")
-    [lease] = jo.document("list")["leases"]
-    assert (lease["lease_id"], lease["session"]) == (before["lease_id"], None)
-    assert jo.ask("release", "F001").returncode == 0

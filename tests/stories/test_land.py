@@ -264,21 +264,6 @@ def test_a_name_that_is_no_task_does_not_land(stage: Stage) -> None:
     assert stage.jo.states() == [("deploy", "active")]
 
 
-def test_the_lock_of_a_git_that_was_killed_is_named(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(edge_commit, "PATIENCE", 0.0)
-    stage.jo.begins()
-    stage.jo.works()
-    lock, before = stage.jo.root / ".git" / "index.lock", stage.jo.picture
-    lock.touch()
-    with raises(Invalid):
-        stage.jo.land()
-    assert stage.jo.picture == before
-    lock.unlink()
-    assert stage.jo.land().commits == 1
-
-
 def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.works()

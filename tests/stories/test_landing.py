@@ -15,7 +15,7 @@ from support.hooked import task_text
 from support.repos import git
 from support.running import desks_in
 from support.session import LeaseService
-from support.typed import Agent, Typist
+from support.typed import Typist
 
 from gitlease.core import MS
 from gitlease.faces.hooks import entry
@@ -357,18 +357,6 @@ def test_the_heartbeat_of_a_hook_completes_it_and_the_next_hook_says_so(
     (renewed,) = project.jo.ok("list --json").json["leases"]
     assert renewed["renewals"] == 1
     assert LANDED not in hook("post-merge")
-
-
-def test_the_heartbeat_of_an_agent_completes_it_and_the_agent_is_told(project: Project) -> None:
-    kim = project.kim
-    agent = Agent(kim)
-    kim.ok("claim F001", env=agent.terminal)
-    project.lands()
-    project.fetches()
-    project.clock.advance(400)
-    said = agent.uses_a_tool() + agent.uses_a_tool()
-    assert LANDED in said
-    assert project.state() == [("kim", "completed")]
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from support.fences import clean_env
 from support.hooked import share_tasks
 from support.remotes import Remote
-from support.repos import git
 from support.running import LONG, Desk, desks_in, until
 
 import gitlease
@@ -114,22 +113,6 @@ except KeyError as error:
 """
     assert said(jo, code) == ["'enough'"]
     assert jo.live() == []
-    jo.all_gone()
-
-
-def test_pool_lands_or_hands_branches_on(jo: Desk) -> None:
-    code = """
-script = ["sh", "-c", "touch $GITLEASE_RESOURCE; git add .; git commit -qm work"]
-ran = leases.work(script, land=True, check=["test", "-e", "tasks"], budget=2)
-print(ran.done, ran.waiting)
-ran = leases.work(script, pr="sh -c true")
-print(ran.done, ran.waiting)
-"""
-    assert said(jo, code) == ["2 0", "0 1"]
-    git(jo.clone, "fetch", "-q", "origin")
-    subjects = git(jo.clone, "log", "--format=%s", "-3", "origin/main").split()
-    assert subjects == ["work", "work", "tasks"]
-    assert "F03" in git(jo.clone, "ls-tree", "--name-only", "origin/work/F03").split()
     jo.all_gone()
 
 

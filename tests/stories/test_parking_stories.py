@@ -6,15 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.clock import ManualClock
 from support.hooked import JO, MINUTE, Pair, share_tasks
 from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 from support.session import LeaseService
 from support.workers import Workers
-
-import gitlease
 
 Clones = Callable[..., list[Path]]
 HOUR = 3_600
@@ -24,37 +21,6 @@ RACERS = 8
 def belong_to(person: str, clones: list[Path]) -> None:
     for clone in clones:
         git(clone, "config", "user.email", person)
-
-
-# --- one day and the next -------------------------------------------------------------------------
-
-
-def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
-    path_remote: Remote, clones: Clones
-) -> None:
-    clock, (desk, laptop, other) = ManualClock(), clones(3)
-    belong_to(JO, [desk, laptop])
-    share_tasks((desk, laptop, other), ("F001", "F002"), path_remote.env)
-    evening = door(desk, clock=clock, session="monday")
-    evening.claim("F002", ttl="30m", reason="rate limits")
-    kept = evening.park("F002", "16h", note="parser done, tests red")
-    assert (kept.parked, kept.session, kept.expires_in) == (True, None, 16 * HOUR)
-
-    clock.advance(15 * HOUR)  # many times its ttl, and nobody renewed it
-    kim = door(other, clock=clock)
-    with pytest.raises(gitlease.LeaseHeld) as refused:
-        kim.claim("F002")
-    assert refused.value.views[0].parked
-    assert [e.task.resource.text for e in kim.queue() if e.claimable] == ["F001"]
-
-    morning = door(laptop, clock=clock, session="tuesday")
-    again = morning.claim_next()
-    assert (again.resource, again.session, again.parked) == ("F002", "tuesday", False)
-    assert (again.ttl_seconds, again.expires_in, again.reason) == (1_800, 1_800, "rate limits")
-    assert again.token > kept.token
-    assert f"assigned: [{JO}]" in (laptop / "tasks" / "F002.md").read_text(encoding="utf-8")
-    with pytest.raises(gitlease.NotHolder):
-        evening.renew("F002")
 
 
 # --- hooks ----------------------------------------------------------------------------------------

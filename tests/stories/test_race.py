@@ -105,30 +105,6 @@ def test_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
             judge(answers, path_remote.bare, names)
 
 
-@pytest.mark.slow
-def test_all_or_none_of_several(path_remote: Remote, clones: Clones) -> None:
-    """Overlapping sets in different orders: whoever wins has all of its own, the others none."""
-    sets = [["A", "B"], ["B", "C"], ["C", "D"], ["D", "A"], ["B", "A", "D"], ["D", "C", "B"]]
-    with people(clones(6), path_remote) as workers:
-        for _ in range(3):
-            answers = workers.at_once([["claim", *names] for names in sets])
-            taken: dict[str, str] = {}
-            for answer, names in zip(answers, sets, strict=True):
-                if answer.exit == 0:
-                    assert {x["resource"] for x in answer.document["leases"]} == set(names)
-                    for name in names:
-                        assert name not in taken
-                        taken[name] = answer.document["leases"][0]["holder"]
-                else:
-                    assert answer.code == "held"
-            assert taken
-            shown = workers.one(0, "list").document["leases"]
-            assert {x["resource"]: x["holder"] for x in shown} == taken
-            for number, (answer, names) in enumerate(zip(answers, sets, strict=True)):
-                if answer.exit == 0:
-                    assert workers.one(number, "release", *names).exit == 0
-
-
 # --- in one clone ---------------------------------------------------------------------------------
 
 

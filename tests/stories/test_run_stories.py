@@ -295,20 +295,6 @@ def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
     assert jo.live() == others
 
 
-@pytest.mark.slow
-def test_a_remote_that_stays_away_ends_the_command_before_the_lease(
-    jo: Desk, kim: Desk, path_remote: Remote, tmp_path: Path
-) -> None:
-    file, bare = tmp_path / "pid", path_remote.bare
-    run = jo.start("run", "F001", "--ttl", "3s", "--", *sleeper(file, deaf=True))
-    child, away = number_in(file), bare.with_name("away.git")
-    bare.rename(away)
-    assert run.wait(LONG) == 125
-    assert not lives(child)
-    away.rename(bare)
-    assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
-
-
 # --- the terminal ---------------------------------------------------------------------------------
 
 

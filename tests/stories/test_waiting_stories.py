@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,37 +117,48 @@ def test_whoever_is_told_to_stop_leaves_the_line(three: list[Desk], path_remote:
     assert line(path_remote) == []
 
 
-def test_watch_is_a_line_for_each_event_until_it_is_interrupted(
-    three: list[Desk], path_remote: Remote
-) -> None:
+def until_it_watches(desk: Desk, is_seen: Callable[[], bool]) -> None:
+    """Claim and release something else until a watch that was started tells of it."""
+
+    def tells() -> bool:
+        desk.document("claim", "before")
+        desk.document("release", "before")
+        return is_seen()
+
+    until(tells, "the first event")
+
+
+def test_watch_is_a_line_for_each_event_until_it_is_interrupted(three: list[Desk]) -> None:
     jo = three[0]
     watcher = jo.start("watch", "--json")
     out, lines = watcher.stdout, list[str]()
     assert out is not None
     reader = threading.Thread(target=lambda: lines.extend(out))
     reader.start()
-    until(lambda: path_remote.fetches() > 0, "its first look")
-    time.sleep(0.2)  # from when it is answered on
+
+    def events() -> list[str]:
+        every = [held_to_schema(json.loads(text)) for text in [*lines]]
+        return [x["event"] for x in every if x["resource"] == "F001"]
+
+    until_it_watches(jo, lambda: bool(lines))
     jo.document("claim", "F001")
-    until(lambda: len(lines) == 1, "the claim")
+    until(lambda: len(events()) == 1, "the claim")
     jo.document("release", "F001")
-    until(lambda: len(lines) == 3, "the release")
+    until(lambda: len(events()) == 3, "the release")
     watcher.send_signal(signal.SIGINT)
     assert watcher.wait(LONG) == 130
     reader.join()
     assert watcher.stderr is not None
     assert watcher.stderr.read() == ""
-    events = [held_to_schema(json.loads(text))["event"] for text in lines]
-    assert events == ["claimed", "released", "available"]
+    assert events() == ["claimed", "released", "available"]
 
 
 @pytest.mark.slow
-def test_a_watch_whose_reader_goes_away_ends(three: list[Desk], path_remote: Remote) -> None:
+def test_a_watch_whose_reader_goes_away_ends(three: list[Desk]) -> None:
     read, write = os.pipe()
     with open(write, "wb") as out:
         watcher = three[0].start("watch", "--json", stdout=out)
-    until(lambda: path_remote.fetches() > 0, "its first look")
-    time.sleep(0.2)
+    until_it_watches(three[0], lambda: bool(select.select([read], [], [], 0)[0]))
     os.close(read)
     three[0].document("claim", "F001")
     assert watcher.wait(LONG) == 141

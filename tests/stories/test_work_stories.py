@@ -128,14 +128,6 @@ def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
     assert (done.returncode, end["done"], end["given_back"]) == (0, 4, 1)
 
 
-def test_a_program_beside_the_clone_is_started_in_every_work_tree(jo: Desk) -> None:
-    script = jo.clone.parent / "beside.sh"
-    script.write_text("#!/bin/sh\nexit 0\n")
-    script.chmod(0o755)
-    done = jo.ask("work", "--worktrees", "--done-on-success", "--json", "--", "../beside.sh")
-    assert (done.returncode, lines(done)[-1]["done"]) == (0, 5)
-
-
 def test_what_succeeded_and_could_not_be_marked_as_done_counts_as_failed(
     jo: Desk, tmp_path: Path
 ) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -85,12 +82,6 @@ class Story:
     def find(self, clone: Path | None = None) -> CheckResult:
         return open_staleness(self.at(clone or self.jo)).find()
 
-    def fix(
-        self, clone: Path | None = None, found: CheckResult | None = None, **more: Any
-    ) -> CheckResult:
-        clone = clone or self.jo
-        return open_staleness(self.at(clone)).fix(found or self.find(clone), **more)
-
     def kim_takes(self, name: str = "F001") -> str:
         """kim claims a task, commits the edge and pushes it; jo pulls."""
         LeaseService(self.at(self.kim).ledger).claim(
@@ -99,15 +90,3 @@ class Story:
         self.send(self.kim)
         self.get(self.jo)
         return git(self.kim, "rev-parse", "HEAD")
-
-    @contextmanager
-    def counted(self) -> Iterator[dict[str, int]]:
-        """How many connections and commits come to be meanwhile."""
-        before = self.remote.services()
-        commits = int(git(self.jo, "rev-list", "--count", "HEAD"))
-        said: dict[str, int] = {}
-        yield said
-        services = self.remote.services()[len(before) :]
-        said["pushes"] = services.count("receive-pack")
-        said["fetches"] = services.count("upload-pack")
-        said["commits"] = int(git(self.jo, "rev-list", "--count", "HEAD")) - commits

@@ -106,25 +106,6 @@ def test_a_condition_is_checked(jo: httpx.Client) -> None:
     refused(jo.patch("/v1/leases/nobodys"), 412, "lost")
 
 
-def test_verbs_without_a_shape_of_their_own_have_a_route(
-    jo: httpx.Client, kim: httpx.Client, clone: Path
-) -> None:
-    jo.post("/v1/leases:claim", json={"resources": ["a", "b", "c"]})
-    parked = jo.post("/v1/leases:park", json={"resources": ["a"], "duration": "2h"}).json()
-    assert (parked["command"], parked["status"]) == ("park", "parked")
-    assert parked["lease"]["parked"] is True
-    noted = kim.post("/v1/leases:note", json={"resource": "b", "text": "tests red"}).json()
-    assert [x["text"] for x in noted["notes"]] == ["tests red"]
-    admin = door(clone)
-    admin.config("admins", f"{admin.holder} kim@example.com", ledger=True)
-    revoked = kim.post("/v1/leases:revoke", json={"resource": "b", "reason": "stuck"}).json()
-    assert (revoked["status"], revoked["lease"]["holder"]) == ("revoked", "jo@example.com")
-    released = jo.post("/v1/leases:release", json={"resources": ["a", "c"]}).json()
-    assert [x["resource"] for x in released["leases"]] == ["a", "c"]
-    refused(jo.post("/v1/leases:release", json={}), 400, "usage")
-    refused(jo.post("/v1/leases:note", json={"resource": "b"}), 400, "usage")
-
-
 def test_lists_come_in_pages_and_are_filtered(
     jo: httpx.Client, kim: httpx.Client, clone: Path
 ) -> None:
