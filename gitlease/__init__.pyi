@@ -22,7 +22,6 @@ from gitlease.core.errors import UsageError as UsageError
 from gitlease.core.errors import WaitTimeout as WaitTimeout
 from gitlease.core.loss import Loss as Loss
 from gitlease.core.resources import Resource as Resource
-from gitlease.core.view import Lease as Lease
 from gitlease.core.work import Became as Became
 from gitlease.core.work import CheckRule as CheckRule
 from gitlease.core.work import Finding as Finding
@@ -58,6 +57,7 @@ from gitlease.faces.library.values import Board as Board
 from gitlease.faces.library.values import BoardEntry as BoardEntry
 from gitlease.faces.library.values import BoardNews as BoardNews
 from gitlease.faces.library.values import InitResult as InitResult
+from gitlease.faces.library.values import Lease as Lease
 from gitlease.faces.library.values import LedgerStatus as LedgerStatus
 from gitlease.faces.library.values import LeftNote as LeftNote
 from gitlease.faces.library.values import LogEntry as LogEntry

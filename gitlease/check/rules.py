@@ -14,7 +14,7 @@ from gitlease.core.edge import Task
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import moment_of, utc_text
-from gitlease.core.view import LeaseView
+from gitlease.core.lease import LeaseView
 from gitlease.core.work import CheckRule, Finding, Level
 from gitlease.engine.acts import RetirePlan
 

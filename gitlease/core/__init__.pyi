@@ -26,6 +26,7 @@ from gitlease.core.errors import UnknownOutcome as UnknownOutcome
 from gitlease.core.errors import UsageError as UsageError
 from gitlease.core.errors import WaitTimeout as WaitTimeout
 from gitlease.core.errors import command_words as command_words
+from gitlease.core.frozen import JSON as JSON
 from gitlease.core.frozen import dataclass as dataclass
 from gitlease.core.frozen import field as field
 from gitlease.core.frozen import replace as replace
@@ -44,6 +45,8 @@ from gitlease.core.lease import Actor as Actor
 from gitlease.core.lease import Lease as Lease
 from gitlease.core.lease import LeaseKey as LeaseKey
 from gitlease.core.lease import LeaseRows as LeaseRows
+from gitlease.core.lease import LeaseState as LeaseState
+from gitlease.core.lease import LeaseView as LeaseView
 from gitlease.core.lease import Moment as Moment
 from gitlease.core.lease import Reach as Reach
 from gitlease.core.lease import Relation as Relation
@@ -171,9 +174,6 @@ from gitlease.core.resources import parse_scope as parse_scope
 from gitlease.core.resources import path_resource as path_resource
 from gitlease.core.resources import scopes_overlap as scopes_overlap
 from gitlease.core.resources import word_anywhere as word_anywhere
-from gitlease.core.shape import JSON as JSON
-from gitlease.core.view import LeaseState as LeaseState
-from gitlease.core.view import LeaseView as LeaseView
 from gitlease.core.work import Authorship as Authorship
 from gitlease.core.work import Became as Became
 from gitlease.core.work import Finding as Finding

@@ -8,7 +8,8 @@ smaller of its own, plus margins. Margins are the larger of the policy's and the
 new policy never shortens what was granted.
 
 ``TABLE`` is the whole of who may do what: nothing else decides whose lease it is. ``LeaseRows`` are
-leases as lines of text, of which only those that may matter become values.
+leases as lines of text, of which only those that may matter become values. A ``LeaseView`` is a
+lease as one caller sees it at one moment: the public face of a record.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from operator import attrgetter
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from gitlease.core import resources
 from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass
-from gitlease.core.instant import LONGEST, MS, Instant, Time
+from gitlease.core.frozen import JSON, LARGEST, RARE, dataclass
+from gitlease.core.instant import LONGEST, MS, Instant, Time, moment_of, utc_text
 from gitlease.core.policy import Margins, Policy, Rule, person_key
-from gitlease.core.resources import Resource, Scope, fold
-from gitlease.core.shape import JSON, LARGEST, RARE
+from gitlease.core.resources import WHOLE, Resource, Scope, fold
 
 MAX_REASON, MAX_NOTE = 500, 2_000
 Session = Annotated[str, 128]
@@ -532,4 +533,110 @@ def _damaged() -> RowsDamaged:
     return RowsDamaged(
         "this clone's lease cache is damaged",
         hints=("delete the *.rows files below .git/gitlease/state; they are rebuilt",),
+    )
+
+
+# A dry run's lease is planned: its token is 0 and its id empty, unless it would renew one.
+LeaseState = Literal["active", "expired", "released", "completed", "revoked", "planned"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """A lease with what follows from the clock: state, time left, and whether it is the caller's.
+
+    Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
+    past. ``lapses_at`` is when it stops blocking others, who allow for clocks that differ; None
+    once it has ended. ``free_at`` is the same time, but None where an edge keeps them out still.
+    ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses.
+    ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
+    a later session of its holder, and none renews it. ``pid`` leads the terminal session on
+    ``host``, or is the run's own, and ``worktree`` names the linked work tree of the claim.
+    ``capped``: it was to be extended beyond the policy's maximum.
+    """
+
+    resource: str
+    scope: str
+    layer: str
+    holder: str
+    session: str | None
+    lease_id: str
+    token: int
+    state: LeaseState
+    ttl_seconds: int
+    claimed_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
+    expires_in: int
+    free_at: datetime | None
+    renewals: int
+    paths: tuple[str, ...]
+    reason: str | None
+    host: str | None
+    branch: str | None
+    mine: bool
+    assigned: bool = False
+    skewed: bool = False
+    parked: bool = False
+    pid: int | None = None
+    capped: bool = False
+    lapses_at: datetime | None = None
+    worktree: str | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long it was to last when it was read; 0.0 where it is over."""
+        return float(max(0, self.expires_in))
+
+    def is_current(self, now: datetime) -> bool:
+        """Return whether it still stands in anyone's way: not ended, not lapsed."""
+        return self.state == "active" or self.is_lapsing(now)
+
+    def is_lapsing(self, now: datetime) -> bool:
+        """Return whether it has expired for its holder, and still counts for everybody else."""
+        over = self.state == "expired" or (self.state == "active" and self.expires_in <= 0)
+        return over and self.lapses_at is not None and self.lapses_at >= now
+
+    def __repr__(self) -> str:
+        part = "" if self.scope == WHOLE else f"/{self.scope}"
+        who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
+        until = f"until {utc_text(self.expires_at)}"
+        state = "parked" if self.parked else self.state
+        return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
+
+
+# Inside gitlease a `Lease` is the ledger's record. The public API has this one alone, as
+# `gitlease.Lease`, so help, reprs and pickles use that name.
+LeaseView.__module__, LeaseView.__name__, LeaseView.__qualname__ = "gitlease", "Lease", "Lease"
+
+
+_SAME = ["scope", "holder", "session", "lease_id", "token", "renewals", "paths", "reason", "branch"]
+
+
+def view_lease(
+    lease: Lease, *, layer: str, actor: Actor, policy: Policy, moment: Moment
+) -> LeaseView:
+    """The view of a record for this caller."""
+    mine = lease.answers_to(actor)
+    active = lease.state is State.ACTIVE
+    lapses_at = moment_of(free_at(lease, policy, moment)) if active else None
+    same = {name: getattr(lease, name) for name in _SAME}
+    return LeaseView(
+        **same,
+        resource=lease.resource.text,
+        layer=layer,
+        state=state_of(lease, policy, moment, mine=mine).value,
+        ttl_seconds=lease.ttl,
+        claimed_at=moment_of(lease.claimed_at),
+        renewed_at=moment_of(lease.renewed_at),
+        expires_at=moment_of(lease.expires_at),
+        expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
+        free_at=None if lease.edge_stays else lapses_at,
+        lapses_at=lapses_at,
+        host=lease.place.host,
+        pid=lease.place.pid,
+        worktree=lease.place.worktree,
+        mine=mine,
+        assigned=active and lease.edge,
+        skewed=active and not mine and clock_skewed(lease, policy, moment),
+        parked=active and lease.parked,
     )

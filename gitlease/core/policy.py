@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Annotated
 
 from gitlease.core.errors import MAX_WORD, UsageError
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import LATER, RARE, dataclass, replace
 from gitlease.core.instant import LONGEST, format_duration, parse_duration
 from gitlease.core.resources import Resource, name_resource
-from gitlease.core.shape import LATER, RARE
 
 # What GitHub writes where somebody keeps their address private: the login is in it.
 _NO_REPLY = r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com"  # compiled where it is used

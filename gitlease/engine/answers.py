@@ -9,12 +9,11 @@ from gitlease import engine
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.lease import Actor, Lease, LeaseView, State, same_person
 from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import WHOLE, Resource
-from gitlease.core.view import LeaseView
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot, Written
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step

@@ -18,7 +18,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import JSON, dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import (
     Hold,
@@ -31,7 +31,6 @@ from gitlease.core.loss import (
 )
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import parse_resource
-from gitlease.core.shape import JSON
 from gitlease.engine.acts import renew_grants
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession

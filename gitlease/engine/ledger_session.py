@@ -24,7 +24,7 @@ from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, Moment, State, is_abandoned, same_person
+from gitlease.core.lease import Actor, Lease, LeaseView, Moment, State, is_abandoned, same_person
 from gitlease.core.ledger import MAX_STEP, Ledger, Notice, Setback
 from gitlease.core.moves.operations import (
     Acknowledge,
@@ -43,7 +43,6 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, Resource, fold
-from gitlease.core.view import LeaseView
 from gitlease.core.work import trailer
 from gitlease.engine.answers import Settled, is_to, named, settle, told, told_by, unread_notices
 from gitlease.engine.edges import Edges, Planned, changes_of

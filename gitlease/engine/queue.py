@@ -16,19 +16,20 @@ from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import (
     Actor,
     Lease,
+    LeaseView,
     Moment,
     Relation,
     State,
     holder_has,
     relation,
     same_person,
+    view_lease,
 )
 from gitlease.core.ledger import Note, Setback
 from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
 from gitlease.core.resources import GLOBAL_LAYER, Resource, fold, parse_resource, word_anywhere
-from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
 from gitlease.engine.edges import BY_INIT, Planned, find_task, without_numbers

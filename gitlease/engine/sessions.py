@@ -8,12 +8,11 @@ from typing import Any
 
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Lease, State, holder_has
+from gitlease.core.lease import Lease, LeaseView, State, holder_has
 from gitlease.core.ledger import FAILED, WAITS
 from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
 from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
 from gitlease.core.resources import Resource
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
 from gitlease.engine.ledger_session import ENDED, LedgerSession, LedgerView
 from gitlease.engine.stepping import change, change_with_edges, in_every

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, Relation, State, relation
+from gitlease.core.lease import Lease, LeaseView, Relation, State, relation
 from gitlease.core.ledger import Note
 from gitlease.core.moves.operations import Bind, Claim, Complete, Operation, Outcome, Pick
 from gitlease.core.resources import GLOBAL_LAYER, WHOLE, Resource
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, overall
 from gitlease.engine.edges import Planned, changes_of, says_so
 from gitlease.engine.ledger_session import (

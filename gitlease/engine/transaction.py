@@ -28,9 +28,9 @@ from gitlease.core.errors import (
     UsageError,
     hint,
 )
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, State, same_person
+from gitlease.core.lease import Actor, Lease, LeaseView, Moment, State, same_person, view_lease
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
 from gitlease.core.loss import Hold, Loss, still_held
 from gitlease.core.moves.holding import UNBOUND
@@ -45,8 +45,6 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.shape import JSON, Damaged
-from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import (
     Asking,
     Cause,

@@ -20,19 +20,20 @@ from gitlease.core.instant import LONGEST, MS, Instant, moment_of
 from gitlease.core.lease import (
     Lease,
     LeaseKey,
+    LeaseView,
     Moment,
     Standing,
     State,
     free_at,
     same_person,
     standing,
+    view_lease,
 )
 from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource, fold, scopes_overlap
-from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.wait import HeadWatcher

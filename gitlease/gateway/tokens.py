@@ -18,10 +18,9 @@ from hashlib import sha256
 from typing import Any
 
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
-from gitlease.core.frozen import dataclass, field
+from gitlease.core.frozen import JSON, dataclass, field
 from gitlease.core.instant import MS
 from gitlease.core.policy import is_holder
-from gitlease.core.shape import JSON
 from gitlease.git.files import (
     LOCK,
     cannot_keep,

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease import core, engine, git
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import LeaseView
 from gitlease.core.policy import person_key
 from gitlease.core.resources import WHOLE
-from gitlease.core.view import LeaseView
 from gitlease.core.work import trailer
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.message import (

@@ -26,10 +26,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from gitlease import runs
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
-from gitlease.core.shape import JSON, Damaged
 from gitlease.git.files import Notes, Table, is_private, notes_of, strings_in
 from gitlease.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
 from gitlease.git.run import numbered_in, still_runs, working_parent

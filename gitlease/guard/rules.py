@@ -13,17 +13,18 @@ from gitlease.core.lease import (
     Actor,
     Lease,
     LeaseRows,
+    LeaseView,
     Moment,
     Reach,
     Relation,
     Sighting,
     relation,
     same_person,
+    view_lease,
 )
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource, fold
-from gitlease.core.view import LeaseView, view_lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

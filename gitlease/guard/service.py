@@ -18,21 +18,20 @@ from gitlease.core.errors import (
     Rollback,
     Unavailable,
 )
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import JSON, Damaged, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import (
     ROW_SHAPE,
     Actor,
     Lease,
     LeaseRows,
+    LeaseView,
     Moment,
     Relation,
     Sighting,
     relation,
 )
 from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
-from gitlease.core.shape import JSON, Damaged
-from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.git.files import Notes, make_folders
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker

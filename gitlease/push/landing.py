@@ -34,10 +34,9 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import State, holder_has, same_person
+from gitlease.core.lease import LeaseView, State, holder_has, same_person
 from gitlease.core.moves.operations import Complete, Operation, Renew
 from gitlease.core.resources import WHOLE, Resource, parse_resource
-from gitlease.core.view import LeaseView
 from gitlease.core.work import read_lines, trailer
 from gitlease.engine import acts
 from gitlease.engine.edges import find_task

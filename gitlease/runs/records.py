@@ -18,13 +18,11 @@ from typing import Any, Protocol, Self
 
 from gitlease import engine
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import JSON, Damaged, dataclass
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, same_person
+from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
-from gitlease.core.shape import JSON, Damaged
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer
 from gitlease.engine.ports import DeadRun
 from gitlease.engine.transaction import fresh_id

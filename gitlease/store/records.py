@@ -27,7 +27,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from gitlease.core.errors import MAX_WORD, Invalid, UsageError, check_text
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import LARGEST, Codec, Spelling, dataclass, one_of
 from gitlease.core.instant import LONGEST, MS, parse_rfc3339, rfc3339_ms
 from gitlease.core.lease import MAX_NOTE, Lease, State
 from gitlease.core.ledger import (
@@ -65,7 +65,6 @@ from gitlease.core.resources import (
     parse_scope,
     path_resource,
 )
-from gitlease.core.shape import LARGEST, Codec, Spelling, one_of
 from gitlease.git.plain_yaml import NotPlain, Plain, read_plain, write_plain
 
 # --- how values stand in the files of a ledger ------------------------------------------------

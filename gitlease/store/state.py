@@ -18,10 +18,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import JSON, dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Sighting
-from gitlease.core.shape import JSON
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
     LEFT_OVER,

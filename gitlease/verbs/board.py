@@ -15,13 +15,12 @@ from gitlease.core.edge import People
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease, State, abandoned_at, free_at, is_abandoned
+from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at, is_abandoned
 from gitlease.core.ledger import Setback, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.policy import Issues
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
-from gitlease.core.view import LeaseView
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, setbacks, survey, waiters

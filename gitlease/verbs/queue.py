@@ -7,10 +7,9 @@ from datetime import datetime
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import Hint
-from gitlease.core.lease import Actor
+from gitlease.core.lease import Actor, LeaseView
 from gitlease.core.ledger import Ticket
 from gitlease.core.resources import WHOLE, Resource, scopes_overlap
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import FoundTask, QueueReading
 from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
 from gitlease.engine.reading import read_leases

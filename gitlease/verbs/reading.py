@@ -7,10 +7,9 @@ from datetime import datetime
 
 from gitlease import runs, wiring
 from gitlease.core.instant import humanize_duration
-from gitlease.core.lease import Actor, same_person
+from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.core.resources import WHOLE
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import EndedLease, Reading
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.verbs import parameters as takes

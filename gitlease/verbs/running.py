@@ -16,8 +16,8 @@ from gitlease import wiring
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError, clean
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import LeaseView
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
-from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed
@@ -321,7 +321,7 @@ def _to_run(
 def _remarks(answer: Answer, request: RunRequest, parked: Collection[str]) -> list[str]:
     """Return warnings about the grace period and about leases that were held before."""
 
-    def end(view: Lease) -> str:
+    def end(view: LeaseView) -> str:
         bound = view.lease_id in answer.bound
         if request.done:
             return f"done if the command succeeds, else {'yours again' if bound else 'kept'}"

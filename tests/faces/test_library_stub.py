@@ -21,7 +21,6 @@ from typing import Literal, Protocol, TypedDict
 
 from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task
-from gitlease.core.view import Lease
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
@@ -29,6 +28,7 @@ from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, 
 from gitlease.faces.library.values import (
     Board,
     InitResult,
+    Lease,
     LedgerStatus,
     LogEntry,
     QueueReading,

@@ -10,8 +10,8 @@ from gitlease import engine, guard, wiring
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
+from gitlease.core.lease import LeaseView
 from gitlease.core.resources import WHOLE, layer_words, word_anywhere
-from gitlease.core.view import LeaseView
 from gitlease.verbs import sentences, task_text
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens

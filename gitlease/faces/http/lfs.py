@@ -25,9 +25,8 @@ from starlette.routing import BaseRoute, Route
 from gitlease.core.errors import GitleaseError, NotFound, PolicyRefused, UsageError, shown
 from gitlease.core.frozen import replace
 from gitlease.core.instant import utc_text
-from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.lease import Lease, LeaseView, State, same_person
 from gitlease.core.resources import MAX_LENGTH, escape, fold, parse, parse_resource, path_resource
-from gitlease.core.view import LeaseView
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (
     CompatAnswer,

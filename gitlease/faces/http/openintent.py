@@ -35,9 +35,8 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.instant import moment_of, parse_duration
-from gitlease.core.lease import Lease, State
+from gitlease.core.lease import Lease, LeaseView, State
 from gitlease.core.resources import Resource, fold, name_resource, parse_scope, reads_as_name
-from gitlease.core.view import LeaseView
 from gitlease.engine.acts import taken_from
 from gitlease.engine.answers import EndedLease
 from gitlease.engine.reading import read_leases

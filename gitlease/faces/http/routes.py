@@ -22,9 +22,8 @@ from gitlease import __version__
 from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
-from gitlease.core.lease import State
+from gitlease.core.lease import LeaseView, State
 from gitlease.core.resources import Resource, any_overlap, fold, parse_resource, word_anywhere
-from gitlease.core.view import LeaseView
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, EndedLease
 from gitlease.engine.ledger_session import LedgerSession

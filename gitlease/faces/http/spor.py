@@ -23,9 +23,8 @@ from starlette.routing import BaseRoute
 from gitlease.core.edge import Progress, same_name
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError, shown
 from gitlease.core.instant import EPOCH, LONGEST, MS, rfc3339_ms
-from gitlease.core.lease import State
+from gitlease.core.lease import LeaseView, State
 from gitlease.core.resources import Resource, fold, name_resource
-from gitlease.core.view import LeaseView
 from gitlease.engine.queue import WhyNot
 from gitlease.engine.reading import read_leases
 from gitlease.faces.http.compat import (

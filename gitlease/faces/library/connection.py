@@ -37,9 +37,9 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
+from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.loss import Loss, reason_text
 from gitlease.core.resources import Resource, parse_resource, path_resource
-from gitlease.core.view import Lease
 from gitlease.faces.library import values
 from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (

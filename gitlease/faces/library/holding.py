@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.loss import Loss, Lost
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import Resource
-from gitlease.core.view import Lease
 from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of

@@ -5,7 +5,6 @@ from datetime import datetime as datetime
 from typing import Protocol, TypedDict
 
 from gitlease.core.edge import Task as Task
-from gitlease.core.view import Lease as Lease
 from gitlease.faces.library.methods import (
     KEYWORD,
     OF_A_CLONE,
@@ -17,6 +16,7 @@ from gitlease.faces.library.methods import (
 from gitlease.faces.library.methods import Duration as Duration
 from gitlease.faces.library.methods import ResourceLike as ResourceLike
 from gitlease.faces.library.methods import StrPath as StrPath
+from gitlease.faces.library.values import Lease as Lease
 
 
 class LeaseVerbs(Protocol):

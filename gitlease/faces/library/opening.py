@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar, Unpack
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
+from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
-from gitlease.core.view import Lease
 from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
 from gitlease.faces.library.leases import Leases, OnLost, Session

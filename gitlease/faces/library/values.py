@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from gitlease.core.edge import Progress, Task
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import Codec, Spelling, dataclass, replace
 from gitlease.core.instant import MS, moment_of
+from gitlease.core.lease import LeaseState, LeaseView
 from gitlease.core.ledger import Note, Setback
 from gitlease.core.resources import parse_resource, word_anywhere
-from gitlease.core.shape import Codec, Spelling
-from gitlease.core.view import Lease, LeaseState
 from gitlease.engine import answers
 from gitlease.engine.answers import Taken
 from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
@@ -22,6 +21,8 @@ from gitlease.verbs.running import WorkEvent as WorkEvent
 from gitlease.verbs.running import WorkOutcome as WorkOutcome
 from gitlease.verbs.table import Result
 from gitlease.wiring.workspace import Setting
+
+Lease = LeaseView  # as programs know it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

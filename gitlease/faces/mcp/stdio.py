@@ -26,9 +26,8 @@ from mcp.shared.message import SessionMessage
 from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable, clean
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant, format_duration
-from gitlease.core.lease import holder_has
+from gitlease.core.lease import LeaseView, holder_has
 from gitlease.core.resources import Resource, fold
-from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, joined
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import run_out

@@ -34,10 +34,9 @@ from gitlease.core.errors import (
     Unavailable,
     UsageError,
 )
-from gitlease.core.lease import State
+from gitlease.core.lease import LeaseView, State
 from gitlease.core.ledger import Fate
 from gitlease.core.resources import WHOLE, parse_resource
-from gitlease.core.view import LeaseView
 from gitlease.engine import acts
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.claim import claim
