@@ -1,9 +1,8 @@
 """Records edges as a commit of their own, beside whatever is staged or changed in the work tree.
 
 HEAD's version of a task file and the index's get the same edit, each on its own: what differs
-between them and the work tree stays the user's. The order is objects, index, branch: a branch that
-went ahead of the index would look as if the edge were staged for removal, and the user's next
-commit would take it back. All goes through git, which knows every format of objects and indexes.
+between them and the work tree stays the user's. All goes through git, which knows every format of
+objects and indexes.
 """
 
 from __future__ import annotations
@@ -89,10 +88,10 @@ class UserGit:
         index: str = "",
         env: Mapping[str, str] | None = None,
     ) -> bytes:
-        said = self.run(*words, timeout=timeout, index=index, env=env)
-        if said.code != 0:
-            raise Invalid(f"{what}: {reason_of(said)}")
-        return said.out
+        result = self.run(*words, timeout=timeout, index=index, env=env)
+        if result.code != 0:
+            raise Invalid(f"{what}: {reason_of(result)}")
+        return result.out
 
     def check_state(self, why: str = "an edge cannot be committed on its own") -> None:
         """Refuse where a commit would get in the way of something that is half done."""
@@ -101,18 +100,19 @@ class UserGit:
             raise refusal(message, "leave it uncommitted here, and commit it afterwards")
         in_refs = self.repository.config.get("extensions.refStorage") is not None
         for name, what in (_HEADS | _FOLDERS).items():
-            found = os.path.lexists(os.path.join(self.repository.git_dir, name))
-            if not found and in_refs and name in _HEADS:
-                found = self.run("rev-parse", "-q", "--verify", name).code == 0
-            if found:
+            exists = os.path.lexists(os.path.join(self.repository.git_dir, name))
+            # Formats of refs other than files have some of these as refs.
+            if not exists and in_refs and name in _HEADS:
+                exists = self.run("rev-parse", "-q", "--verify", name).code == 0
+            if exists:
                 message = f"a {what} is in progress: {why}"
                 raise refusal(message, "finish it, or abort it, first: git status says how")
 
     def tip(self) -> tuple[str, str]:
         """The current branch's full name and its commit."""
-        said = self.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
-        commit, _, name = os.fsdecode(said.out).strip().partition("\n")
-        if said.code != 0:
+        result = self.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
+        commit, _, name = os.fsdecode(result.out).strip().partition("\n")
+        if result.code != 0:
             message = f"no commit yet on {printable(self.repository.branch() or 'HEAD')}"
             raise refusal(message, "make the first commit, with the task files, yourself")
         if not name.startswith("refs/heads/"):
@@ -127,11 +127,11 @@ class UserGit:
 
     def staged(self, files: list[str]) -> dict[str, list[IndexEntry]]:
         """The index's entries of some files: several for one that is unmerged."""
-        found: dict[str, list[IndexEntry]] = {}
+        entries: dict[str, list[IndexEntry]] = {}
         words = ("ls-files", "-s", "-v", "-z", "--", *files)
         for path, (flag, mode, oid, _stage) in self._listed(*words, what="the index"):
-            found.setdefault(path, []).append(IndexEntry(mode, oid, flag))
-        return found
+            entries.setdefault(path, []).append(IndexEntry(mode, oid, flag))
+        return entries
 
     def _listed(self, *words: str, what: str) -> Iterator[tuple[str, list[str]]]:
         for line in self.ask(*words, what=f"{what} cannot be read").split(b"\0")[:-1]:
@@ -146,6 +146,7 @@ class UserGit:
                 names.append(os.path.join(folder, str(number)))
                 with open(names[-1], "wb") as file:
                     file.write(data)
+            # The bytes come from HEAD's blob: filters were applied when that was made.
             words = ("hash-object", "-w", "--no-filters", "--", *names)
             return self.ask(*words, what="git did not write the edge").decode().split()
 
@@ -156,8 +157,9 @@ class UserGit:
             index = os.path.join(folder, "index")
             self.ask(*plain, "read-tree", head, what=what, index=index)
             self.ask(*plain, "update-index", *_cached(new), what=what, index=index)
-            said = self.ask(*plain, "write-tree", "--missing-ok", what=what, index=index)
-        return said.decode().strip()
+            # Without it git looks for every blob of the tree, which a partial clone would fetch.
+            id = self.ask(*plain, "write-tree", "--missing-ok", what=what, index=index)
+        return id.decode().strip()
 
     def commit(self, tree: str, parent: str, message: str) -> str:
         """Write a commit as the user's own ``git commit`` would: identity and signature."""
@@ -175,10 +177,11 @@ class UserGit:
             words = ["-c", "index.sparse=false", *words, "--skip-worktree", "--", *skipped]
 
         def locked() -> bool:
-            said = self.run(*words)
-            if said.code != 0 and not ("index.lock" in said.err and "File exists" in said.err):
-                raise Invalid(f"git did not stage the edge: {reason_of(said)}")
-            return said.code != 0
+            done = self.run(*words)
+            # Any other failure does not pass by waiting.
+            if done.code != 0 and not ("index.lock" in done.err and "File exists" in done.err):
+                raise Invalid(f"git did not stage the edge: {reason_of(done)}")
+            return done.code != 0
 
         self.wait_while(locked)
 
@@ -203,6 +206,7 @@ class UserGit:
 
         for entry in os.scandir(self.state):
             age = time.time() - entry.stat(follow_symlinks=False).st_mtime
+            # A living process may be at work in a younger one.
             if entry.name.startswith("edge-") and age > 3600:
                 shutil.rmtree(entry.path, ignore_errors=True)  # the lock is a file, and stays
 
@@ -230,8 +234,8 @@ def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskCha
     git = UserGit(repository)
     _plan(git, tasks, changes)
     for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
-        if (said := git.run("var", name)).code != 0:
-            message = f"git has no identity to commit with: {reason_of(said)}"
+        if (result := git.run("var", name)).code != 0:
+            message = f"git has no identity to commit with: {reason_of(result)}"
             raise refusal(message, "git config user.name NAME", "git config user.email EMAIL")
     git.wait_while(lambda: os.path.lexists(git.index_lock))
 
@@ -257,6 +261,7 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
     why = "the branch keeps moving"
     for _ in range(TRIES):
         plan = _plan(git, tasks, changes)
+        # HEAD and the index mostly get the same bytes: one blob for both.
         contents = {data for _, data in (*plan.in_head.values(), *plan.in_index.values())}
         blobs = dict(zip(contents, git.write(contents) if contents else (), strict=True))
         in_head, in_index = (
@@ -267,20 +272,23 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
         commit = git.commit(git.tree(plan.head, in_head), plan.head, message) if in_head else ""
         if commit and git.tip() != (plan.branch, plan.head):
             continue  # nothing is staged before the commit fits: a signature takes its time
+        # The index first: a branch ahead of it would look as if the edge were staged for removal,
+        # and the user's next commit would take it back.
         if in_index:
             git.stage(in_index)
         if not commit:
             git.refresh(in_index)
             return None
-        said = git.run("update-ref", "-m", f"gitlease: {subject}", plan.branch, commit, plan.head)
+        result = git.run("update-ref", "-m", f"gitlease: {subject}", plan.branch, commit, plan.head)
         # Without success only reading tells: git may have been stopped after the ref was moved.
-        if said.code == 0 or (now := git.tip()) == (plan.branch, commit):
+        if result.code == 0 or (now := git.tip()) == (plan.branch, commit):
             git.refresh(in_index)
             return commit
-        why = reason_of(said)
-        if "File exists" in said.err:  # the lock of a git that runs, or of one that was killed
+        why = reason_of(result)
+        if "File exists" in result.err:  # the lock of a git that runs, or of one that was killed
             why += f" {REMOVE_IT}"
-        if now == (plan.branch, plan.head) and "File exists" not in said.err:
+        # The branch has not moved: it was no race, and another try would fare the same.
+        if now == (plan.branch, plan.head) and "File exists" not in result.err:
             break
     raise refusal(f"the edge could not be committed: {why}", "repeat it, or commit it yourself")
 

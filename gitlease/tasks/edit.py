@@ -53,6 +53,7 @@ def scalar(text: str, quote: str = "") -> str:
     """
     if not text.isprintable():
         raise CannotCut("this can only be written with escapes")
+    # Readers of YAML 1.1 take these words for booleans, nothing or numbers.
     if not quote and _PLAIN.fullmatch(text) and text.lower() not in _TYPED:
         return text
     if quote == '"':
@@ -67,8 +68,9 @@ def line_start(text: str, place: int) -> int:
 
 def line_end(text: str, place: int) -> int:
     """The end of the line of a place: its line break, or the end of the text."""
-    found = re.compile(r"[\r\n]|\Z").search(text, place)
-    return found.start() if found else len(text)
+    # A lone CR ends a line in YAML; str.splitlines would also end it at signs that git lets pass.
+    match = re.compile(r"[\r\n]|\Z").search(text, place)
+    return match.start() if match else len(text)
 
 
 def next_line(text: str, place: int) -> int:
@@ -87,6 +89,7 @@ def line_break(*texts: str) -> str:
 
 def put_line(text: str, place: int, line: str) -> str:
     """Put in a line at the beginning of a line or at the end, with its neighbour's line break."""
+    # A file with both kinds of line breaks keeps the one that stands above.
     end = line_break(text[:place], text)
     if place == len(text) and line_start(text, place) != place:
         return text + end + line
@@ -96,6 +99,7 @@ def put_line(text: str, place: int, line: str) -> str:
 def cut_lines(text: str, start: int, end: int) -> str:
     """Take out the lines of two places and all between: what ``put_line`` put in is gone again."""
     start, after = line_start(text, start), next_line(text, end)
+    # The last line has no break: the one before it came with the line that goes.
     if after == len(text) and line_end(text, end) == after:
         return re.sub(r"(?:\r\n|[\r\n])\Z", "", text[:start])
     return text[:start] + text[after:]
@@ -103,7 +107,8 @@ def cut_lines(text: str, start: int, end: int) -> str:
 
 def comma(text: str, start: int, end: int) -> int:
     """The place of the only comma between two items; -1 where there is none."""
-    bare = re.sub(r"#[^\r\n]*", lambda found: " " * len(found[0]), text[start:end])
+    # Commas in comments are blanked out in place, so that positions stay.
+    bare = re.sub(r"#[^\r\n]*", lambda comment: " " * len(comment[0]), text[start:end])
     if bare.count(",") > 1 or bare.strip(" \t\r\n,"):
         raise CannotCut("there is other text between two items")
     place = bare.find(",")
@@ -118,6 +123,7 @@ def cut_item(text: str, items: Sequence[Span], number: int, close: int) -> str:
         place = comma(text, gap_start, start)
         if place < 0:
             raise CannotCut("there is no comma between two items")
+        # A comment between the items stays, and only the comma goes.
         if "#" in text[gap_start:start]:
             return text[:place] + text[place + 1 : start] + text[end:]
         return text[:place] + text[end:]
@@ -144,6 +150,7 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
     new = edit.add
     if new is not None and any(same_name(text, new) for text in there):
         new = None
+    # One step a call: after each the text is parsed again, so that every place is right.
     for number, item in enumerate(items):
         if field and item.says_something and leaves(item.text, edit):
             if new is None:
@@ -159,7 +166,7 @@ def leaves(name: str, edit: EdgeEdit) -> bool:
     """Return whether an edit takes out this name."""
     if edit.add is not None and same_name(name, edit.add):
         return False
-    return any(gone.strip() and same_name(name, gone) for gone in edit.remove)
+    return any(removed.strip() and same_name(name, removed) for removed in edit.remove)
 
 
 def set_status(document: Document, name: str, word: str) -> str:
@@ -198,6 +205,7 @@ def _add_to_single(document: Document, field: Field, colon: int, new: str) -> st
     if item.start == item.end:
         if document.flow:
             return _put(text, colon, colon, f" [{new}]")
+        # As block lists of this file are indented, so that the edit looks like its neighbours.
         indent = 2 if document.list_indent is None else document.list_indent
         blanks = _indent(text, field.key.start) + " " * indent
         return put_line(text, next_line(text, colon), f"{blanks}- {new}")
@@ -205,8 +213,10 @@ def _add_to_single(document: Document, field: Field, colon: int, new: str) -> st
     if not item.says_something:
         return _put(text, item.start, item.end, f"[{new}]")
     old = text[item.start : item.end]
+    # In brackets these signs would cut the old name in two.
     if not item.style and _FLOW_SIGNS & set(old):
         raise CannotCut("the existing name has commas or brackets and is not quoted")
+    # The blank marks what was a single value, so that it becomes one again.
     return _put(text, item.start, item.end, f"[{old}, {new} ]")
 
 
@@ -236,6 +246,7 @@ def _remove(document: Document, field: Field, number: int) -> str:
     _check_item(document, item)
     if field.form is FieldForm.BLOCK:
         dash = line_start(text, item.start) + _before_item(document, item).rindex("-")
+        # Only the name goes from the line, its comment stays.
         rest = text.find("#", item.end, line_end(text, item.end))
         if rest >= 0:
             return _put(text, dash, rest, "")
@@ -288,6 +299,7 @@ def _check_plain_and_find_colon(document: Document, field: Field) -> int:
 
 
 def _refuse_breaks_only_yaml_sees(text: str, start: int, end: int) -> None:
+    # These end a line for this parser, but not for git and newer ones.
     if _YAML_BREAK.search(text, max(0, line_start(text, start) - 1), next_line(text, end)):
         raise CannotCut("it has a line break that git does not treat as one")
 
@@ -322,6 +334,7 @@ def _before_item(document: Document, item: Node) -> str:
 
 def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str:
     styles = {item.style for item in items if item.says_something}
+    # A style that all names have is followed; else quotes come only where the name needs them.
     if styles == {'"'}:
         return scalar(name, '"')
     new = scalar(name, _json_quote(document))
@@ -330,6 +343,7 @@ def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str
 
 def _json_quote(document: Document) -> str:
     begin = document.entries[0][0]
+    # A mapping with quoted keys is JSON, which knows no single quotes.
     return '"' if document.flow and document.text.startswith('"', begin) else ""
 
 
@@ -380,6 +394,8 @@ def _edit(data: bytes, before: tuple[Document, Task], tasks: Tasks, edit: EdgeEd
             changed = _with_text(changed, document, assign(document, field, edit))
         if _assigned_after(task.assigned, edit) == task.assigned:
             field = names["status"]
+        # The proof of the edit: the result is read as any reader would, and only the wanted may
+        # differ.
         if changed != data:
             _check_nothing_else_changed(before, _open(changed, file, tasks), names, edit)
     except CannotCut as error:
@@ -403,8 +419,8 @@ def _with_text(data: bytes, document: Document, text: str) -> bytes:
     return data[: front.begin] + text.encode() + data[front.end :]
 
 
-def _same_word(one: str, other: str) -> bool:
-    return fold(one.strip()) == fold(other.strip())
+def _same_word(word: str, other: str) -> bool:
+    return fold(word.strip()) == fold(other.strip())
 
 
 def _check_nothing_else_changed(
@@ -415,6 +431,7 @@ def _check_nothing_else_changed(
 ) -> None:
     (document, old), (changed, new) = before, after
     edited = {names["assigned"], names["status"]}
+    # A status in another spelling counts as set, and keeps its spelling.
     kept = edit.status is None or _same_word(old.status, edit.status)
     wanted = replace(
         old,

@@ -108,6 +108,7 @@ class GitTaskFiles:
             return TaskList()
         if not self.exist():
             return TaskList(nothing=why_no_task(self._tasks))
+        # Work trees of one clone share the folder of caches.
         name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
         return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
 
@@ -135,11 +136,11 @@ class GitTaskFiles:
         if self._repository.toplevel is None:
             return ()
         paths = {t.file for t in here.tasks} | {p.file for p in here.problems} | {*here.others}
-        found: list[tuple[str, TaskList]] = []
+        lists: list[tuple[str, TaskList]] = []
 
         def read(ref: str, tree: RefTree, files: Iterable[FoundFile]) -> None:
             if some := [x for x in files if x.kind is FileKind.FILE]:
-                found.append((ref, self._reader.read(tree, "refs", some)))
+                lists.append((ref, self._reader.read(tree, "refs", some)))
 
         # Names are compared first: of a checkout that equals its branch no file is read.
         head, main = self._tree("HEAD"), self._main()
@@ -152,17 +153,19 @@ class GitTaskFiles:
             read("HEAD", head, absent)
         tree = None if main is None else self._tree(main)
         if main is not None and tree is not None and (head is None or tree.root != head.root):
+            # Equal blobs at equal paths were read at HEAD already.
             same = {x.key for x in names}
             read(main, tree, (x for x in walk(tree, same) if x.key not in same))
-        return found
+        return lists
 
     def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:
         if self._repository.toplevel is None:
             return None
+        # An unknown name, perhaps mistyped, must not read the trees of all branches.
         form = ("--sort=-committerdate", f"--count={MOST_BRANCHES}", "--format=%(refname)")
-        said = ask(self._repository, "for-each-ref", *form, "refs/heads/", "refs/remotes/")
+        result = ask(self._repository, "for-each-ref", *form, "refs/heads/", "refs/remotes/")
         seen = set[str]()
-        for ref in os.fsdecode(said.out).splitlines():
+        for ref in os.fsdecode(result.out).splitlines():
             try:
                 tree = self._tree(ref)
                 fresh = [] if tree is None else [x for x in walk(tree) if x.key not in seen]
@@ -189,18 +192,20 @@ class GitTaskFiles:
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         repository, file = self._repository, f":(top,literal){task.file}"
         if ref in (None, INDEX):  # a name that is not committed counts from the file's own time
-            said = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
-            if said.code != 0 or name.encode() not in said.out:
+            result = ask(repository, "cat-file", "blob", f"HEAD:{task.file}")
+            # Not committed: the time of its file is the best that is known.
+            if result.code != 0 or name.encode() not in result.out:
                 with contextlib.suppress(OSError):
                     root = repository.toplevel or ""
                     return os.stat(os.path.join(root, task.file)).st_mtime_ns // 1_000_000
                 return None
             ref = "HEAD"
+        # The last commit that added or removed the name, not one that touched the file.
         search = (f"-S{name}", "--no-textconv") if name else ()
         words = ("log", "-1", "--format=%at", *search, "--end-of-options", ref or "HEAD")
-        said = ask(repository, *words, "--", file)
-        text = said.out.decode("ascii", "replace").strip()
-        return int(text) * MS if said.code == 0 and text.isdigit() else None
+        result = ask(repository, *words, "--", file)
+        text = result.out.decode("ascii", "replace").strip()
+        return int(text) * MS if result.code == 0 and text.isdigit() else None
 
     # Changing
 
@@ -208,16 +213,17 @@ class GitTaskFiles:
         if not changes:
             return
         root = self._root()
-        found = {}
+        contents = {}
         for change in changes:
             with _errors_name_task(change):
-                found[change.file] = tasks.read_place(root, change.file)
-        refused = tasks.ask_git(self._repository.git_dir, root, list(found))
+                contents[change.file] = tasks.read_place(root, change.file)
+        # Once for all files: each git costs as much as the rest of the check.
+        refused = tasks.ask_git(self._repository.git_dir, root, list(contents))
         for change in changes:
             with _errors_name_task(change):
                 if change.file in refused:
                     raise refused[change.file]
-                self._edit(change, found[change.file])
+                self._edit(change, contents[change.file])
         if commit:
             tasks.check_commit(self._repository, self._tasks, changes)
 
@@ -226,16 +232,18 @@ class GitTaskFiles:
             return ()
         root = self._root()
         make_folder(self._folder)
+        # Two processes of this clone that edit one file would each undo what the other wrote.
         with alone(self._folder):
             written = [self._write(root, change) for change in changes]
-            if any(one.changed for one in written):
+            if any(each.changed for each in written):
                 drop_leftovers(self._folder)
         return tuple(self._commit(written) if commit else written)
 
     def _commit(self, written: Sequence[Written]) -> list[Written]:
         made, problem = None, ""
-        good = [one.change for one in written if not one.problem]
+        good = [each.change for each in written if not each.problem]
         try:
+            # Commits of one clone move the same branch: in turns none of them has to try again.
             with StateFolder(os.path.dirname(self._intents)).turn(TIMEOUT, lambda: None):
                 made = tasks.commit_edges(self._repository, self._tasks, good) if good else None
         except Invalid as error:
@@ -290,9 +298,10 @@ class GitTaskFiles:
         if not os.path.lexists(os.path.join(root, ".git")):
             return None
         words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
-        said = run_git(words, cwd=root, timeout=TIMEOUT)
-        places = os.fsdecode(said.out).splitlines()
-        if said.code != 0 or len(places) != 2 or not os.path.samefile(places[1], mine.common_dir):
+        result = run_git(words, cwd=root, timeout=TIMEOUT)
+        places = os.fsdecode(result.out).splitlines()
+        # A folder that was a work tree of this clone once may be one of another now.
+        if result.code != 0 or len(places) != 2 or not os.path.samefile(places[1], mine.common_dir):
             return None
         git_dir, common_dir = places
         name = None if git_dir == common_dir else os.path.basename(git_dir)
@@ -327,16 +336,18 @@ def landed(
     """
     named = [lease for lease in leases if not lease.resource.is_path]
     done = _done(files, main) if named else frozenset()
-    found = [lease for lease in named if lease.resource.key in done]
-    if not found:
+    # Most leases have no task that is done: git is asked no more then.
+    finished = [lease for lease in named if lease.resource.key in done]
+    if not finished:
         return []
     again = {task.resource.key for task in files.read().tasks if not task.is_done}
-    again &= {lease.resource.key for lease in found}
+    again &= {lease.resource.key for lease in finished}
+    # This work tree has what landed, and the task is open in it: it was opened again.
     if again and ask(repository, "merge-base", "--is-ancestor", main, "HEAD").code != 0:
         again = set()
     return [
         lease
-        for lease in found
+        for lease in finished
         if lease.resource.key not in again
         and _was_open_when_claimed(repository, files, main, lease)
     ]
@@ -347,11 +358,12 @@ def _was_open_when_claimed(
 ) -> bool:
     before = lease.claimed_at // MS - 1  # a commit of the same second came after the claim
     words = ("rev-list", "-1", "--first-parent", f"--min-age={before}", main, "--")
-    said = ask(repository, *words)
-    commit = os.fsdecode(said.out).strip()
-    if said.code != 0 or said.timed_out:
+    result = ask(repository, *words)
+    commit = os.fsdecode(result.out).strip()
+    if result.code != 0 or result.timed_out:
         return False
     if not commit:
+        # No commit before the claim: history is younger, or cut off, which tells nothing.
         return not os.path.exists(os.path.join(repository.common_dir, "shallow"))
     return lease.resource.key not in _done(files, commit)
 
@@ -373,25 +385,27 @@ def merged(repository: Repository, main: str, layer: str, leases: Sequence[Lease
     if not leases:
         return []
     since = min(lease.claimed_at for lease in leases) - SKEW
+    # The main branch first: without any commit of the lease there, branches need not be read.
     there = _named_by_commits_since(repository, since, main)
     if not there or not any(_names(there, lease, layer) for lease in leases):
         return []
     elsewhere = ("--ignore-missing", "HEAD", "--branches", "--remotes", "--not", main)
-    left = _named_by_commits_since(repository, since, *elsewhere)
-    if left is None:
+    unmerged = _named_by_commits_since(repository, since, *elsewhere)
+    if unmerged is None:
         return []
-    return [x for x in leases if _names(there, x, layer) and not _names(left, x, layer)]
+    return [x for x in leases if _names(there, x, layer) and not _names(unmerged, x, layer)]
 
 
 def _named_by_commits_since(repository: Repository, since: int, *refs: str) -> list[Named] | None:
+    # One more than is read, so that a full list shows as too many.
     words = (f"--max-age={since // MS}", f"--max-count={MOST + 1}", "--encoding=none")
-    said = ask(repository, "rev-list", *words, "--format=%x00%B", *refs, "--")
-    text = said.out.decode("utf-8", "replace")
-    if said.code != 0 or said.timed_out or text.count("\0") > MOST:
+    result = ask(repository, "rev-list", *words, "--format=%x00%B", *refs, "--")
+    text = result.out.decode("utf-8", "replace")
+    if result.code != 0 or result.timed_out or text.count("\0") > MOST:
         return None
     return read_lines(text.replace("\0", "").split("\n"))
 
 
-def _names(found: Sequence[Named], lease: Lease, layer: str) -> bool:
+def _names(named: Sequence[Named], lease: Lease, layer: str) -> bool:
     wanted = (lease.resource.key, lease.token, fold(lease.scope), layer.lower())
-    return any((x.key, x.token, fold(x.scope), x.layer) == wanted for x in found)
+    return any((x.key, x.token, fold(x.scope), x.layer) == wanted for x in named)

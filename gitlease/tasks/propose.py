@@ -114,9 +114,9 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
     # The files that look like tasks, and those of their folders that have nothing but a heading.
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
     wanted = [f":(icase)*{ending}" for ending in ENDINGS]
-    said = run_git([*words, *wanted], cwd=root, timeout=TIMEOUT, repository=True)
-    paths = [os.fsdecode(x) for x in sorted(set(said.out.split(b"\0"))) if x]
-    found, headed = list[_Sample](), list[str]()
+    listed = run_git([*words, *wanted], cwd=root, timeout=TIMEOUT, repository=True)
+    paths = [os.fsdecode(x) for x in sorted(set(listed.out.split(b"\0"))) if x]
+    samples, headed = list[_Sample](), list[str]()
     for path in [x for x in paths if _named_folder(x)][:MAX_FILES]:
         name = posixpath.basename(path)
         if name.startswith(OWN) or not OTHERS.isdisjoint(path.split("/")):
@@ -128,12 +128,14 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
             continue
         fields = None if front is None else _fields(front.text)
         if fields is None:
+            # Plain Markdown may be meant as tasks: init says that gitlease does not see them.
             heading_alone = front is None and data.startswith(b"# ") and not is_yaml(path)
             if heading_alone and not fold(name).startswith("readme"):
                 headed.append(printable(path))
+        # One such field makes Markdown a task, but any YAML file may have a `name`.
         elif sum(any(letters(k) in ROLES[r] for k in fields) for r in MARKS) > int(is_yaml(path)):
-            found.append(_Sample(path, fields))
-    return found, headed
+            samples.append(_Sample(path, fields))
+    return samples, headed
 
 
 def _fields(front: str) -> dict[str, list[str]] | None:
@@ -188,6 +190,7 @@ def _field_names(samples: Sequence[_Sample]) -> dict[str, str]:
             if letters(key) in ROLES[role] and key not in names.values()
         )
         if role == "id":
+            # A `number` or `key` that repeats, or mostly cannot be leased, is no id.
             keys = Counter({k: n for k, n in keys.items() if k == role or _are_ids(samples, k)})
         order = {key: ROLES[role].index(letters(key)) for key in keys}
         usual = FILE_STEM if role == "id" else role
@@ -224,6 +227,7 @@ LONGEST_NAME = 80  # characters of a title in the name of a file
 FIRST = ("id", "title", "status", "assigned", "created", "depends_on")  # where there is no form
 NEEDED = ("title", "id", "priority", "depends_on", "paths")  # also where that has no such field
 _ID = re.compile(r"(.*?)([0-9]{1,12})(?:\.[0-9]+)*")
+# Device names with any ending, signs that no name may have there, and an end that it cuts off.
 _WINDOWS = re.compile(r'(?is)(con|prn|aux|nul|(com|lpt)[0-9])(\..*)?|.*[:*?<>|"\\].*|.*[. ]')
 _BARE = re.compile(r"[0-9A-Za-z](?:[\w.-]*\w)?(?:[ T][0-9:.]*[0-9]Z?)?", re.ASCII)
 _DATES = (("T", "%Y-%m-%dT%H:%M:%SZ"), (":", "%Y-%m-%d %H:%M"), ("", "%Y-%m-%d"))
@@ -286,6 +290,7 @@ class TaskForm:
     def write(self, new: NewTask, id: str) -> Task:
         """Write the file of a task, and return that. Raises Invalid if it cannot be."""
         file = posixpath.join(self._place[0], self.name_of(id, new.title) + self._place[1])
+        # One such file would break every checkout on Windows.
         if _WINDOWS.fullmatch(id) or _WINDOWS.fullmatch(stem_of(file)):
             raise UsageError(f"{printable(file)} could not be checked out on Windows", resource=id)
         text = self.text_of(new, id)
@@ -295,6 +300,7 @@ class TaskForm:
             raise Invalid(f"{printable(file)} would be no open task by tasks.files")
         if wanted != (made.resource.key, made.title, made.depends_on, made.paths, made.priority):
             raise Invalid(f"{printable(file)} would not say what was asked for: write it by hand")
+        # With ./ before it a name is never magic; literal pathspecs this command does not know.
         if ask(self._repository, "check-ignore", "-q", "--", f"./{file}").code == 0:
             raise Invalid(f"{printable(file)} would be ignored by git: nobody else would see it")
         create_file(self._root, file, text.encode())
@@ -377,16 +383,18 @@ def add_task(
     if repository.toplevel is None:
         raise Invalid("a bare repository has no task files to add to")
     try:
+        # Without the remote a task is added all the same: two files of one id show as a problem.
         warnings += session.look().warnings
         base = fetched_tip(repository, main) if main else ""
     except GitleaseError as error:
         warnings.append(f"whether the id is free on the remote is not known: {error.message}")
     notes = notes_of(repository.common_dir)
+    # Two agents of one clone that add at once would get the same number.
     with session.store.turn([session.layer], LONGEST_TURN, lambda: None):
-        found = edges.everywhere()
+        everywhere = edges.everywhere()
         there = edges.files.read(base).tasks if base else ()
-        known = {x.resource.key: x for x in (*there, *found.tasks)}
-        files = {key: x.file for x in found.problems for key in x.keys}
+        known = {x.resource.key: x for x in (*there, *everywhere.tasks)}
+        files = {key: x.file for x in everywhere.problems for key in x.keys}
         files |= {key: x.file for key, x in known.items()}
         spelt = [
             # raises NotFound, with similar ones
@@ -403,13 +411,14 @@ def add_task(
                 file = elsewhere[1].file
             return f"{printable(file)} has it" if file else ""
 
-        form = TaskForm(repository, tasks, found.tasks)
+        form = TaskForm(repository, tasks, everywhere.tasks)
         if new.id is not None:
             if why := where(new.id):
                 hints = ("without an id it gets the next one",)
                 raise UsageError(f"{new.id} is taken: {why}", resource=new.id.text, hints=hints)
             id = new.id.text
         else:
+            # A number that another task waits for is given, even before its file is there.
             waited = [x for task in known.values() for x in task.depends_on]
             ids = [*(x.resource.text for x in known.values()), *waited, *notes.of(GIVEN)]
             id = form.next_id(new.title, ids, lambda x: bool(where(x)))
@@ -420,12 +429,12 @@ def add_task(
 
 
 def refuse_cycle(id: str, new: NewTask, known: Mapping[str, Task]) -> None:
-    seen, left = set[str](), [fold(x) for x in new.depends_on]
-    while left:
-        if (key := left.pop()) == fold(id):
+    seen, pending = set[str](), [fold(x) for x in new.depends_on]
+    while pending:
+        if (key := pending.pop()) == fold(id):
             raise UsageError(f"{id} would wait for itself", resource=id)
         if key in known and key not in seen:
-            left += map(fold, known[key].depends_on)
+            pending += map(fold, known[key].depends_on)
         seen.add(key)
 
 
@@ -434,7 +443,7 @@ def _place(task: Task) -> tuple[str, str]:
 
 
 def number_in(task: Task) -> int:
-    return int(found[2]) if (found := _ID.fullmatch(task.resource.text)) else 0
+    return int(match[2]) if (match := _ID.fullmatch(task.resource.text)) else 0
 
 
 def _slug(title: str, like: str) -> str:

@@ -61,7 +61,9 @@ _CONFLICT = (
     re.compile(rb"[\r\n]={7}(?=[\r\n])"),
     re.compile(rb"[\r\n]>{7} "),
 )
+# With a byte order mark, or the `---` and the two bytes of each sign that editors save without one.
 _UTF_16 = re.compile(rb"(?:\xff\xfe|\xfe\xff|-\x00-\x00-\x00|\x00-\x00-\x00-)")
+# A colon needs a blank behind it: `12:30` and `https://x` in prose are no fields.
 _FIELD_LINE = re.compile(rb"""(?:\A|[\r\n])[ \t{]*["']?[\w.-]+["']?[ \t]*:(?=[\s"']|\Z)""")
 _EMPTY_LINE = re.compile(rb"(?:\n|\r(?!\n))[ \t]*[\r\n]")
 # What no YAML reader takes; a byte order mark is for the first place of a file only.
@@ -110,12 +112,14 @@ def find_front(data: bytes, file: str) -> Front | None:
     if not is_yaml(file):
         opening = _OPENING.match(data, begin)
         if opening is None:
+            # git could not merge two files that were both added.
             if _MARKER.match(data, begin) and _OPENING.match(data, data.find(b"\n", begin) + 1):
                 raise _conflict(file, 1)  # git could not merge two files that were added
             return None
         begin, lines_before = opening.end(), 1
         closing = _CLOSING.search(data, begin - 1)
         if closing is None:
+            # A lone rule of Markdown looks almost like front matter without an end.
             text = data[begin : begin + MAX_FRONT_MATTER].lstrip()
             gap = _EMPTY_LINE.search(text)
             if looks_like_fields(text[: gap.start()] if gap else text):
@@ -138,21 +142,22 @@ def conflict_behind(data: bytes, front: Front) -> Invalid | None:
     """The error for the first conflict that a merge left behind the front matter, if any."""
     place = first = front.end - 1
     for number, marker in enumerate(_CONFLICT):
-        found = marker.search(data, max(0, place))
-        if found is None:
+        match = marker.search(data, max(0, place))
+        if match is None:
             return None
-        place = found.end() - 1
+        place = match.end() - 1
         if number == 0:
-            first = found.start() + 1
+            first = match.start() + 1
     return _conflict(front.file, _count_line_ends(data[:first]) + 1)
 
 
 def _text(data: bytes, front: Front) -> Front:
     part = data[front.begin : front.end]
+    # Four searches for bytes cost less than the pattern, and hardly any file has one of them.
     if any(marker in part for marker in (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")):
-        found = _MARKER.search(part)
-        if found:
-            line = front.lines_before + _count_line_ends(part[: found.start()]) + 1
+        match = _MARKER.search(part)
+        if match:
+            line = front.lines_before + _count_line_ends(part[: match.start()]) + 1
             raise _conflict(front.file, line)
     try:
         data.isascii() or data.decode()
@@ -235,7 +240,7 @@ class Document:
 
     @property
     def entries(self) -> list[tuple[int, int]]:
-        ends = {one.entry: one.end for one in self.fields.values()}
+        ends = {field.entry: field.end for field in self.fields.values()}
         pairs = enumerate(self.root.pairs)
         return [(key.start, ends.get(number, value.end)) for number, (key, value) in pairs]
 
@@ -280,10 +285,12 @@ def read_document(
             document.list_indent = value.column - key.column
         if key.shape is Shape.TEXT and key.text in names:
             _take(document, key, value, number)
+        # A label that is written oddly must not make the task unusable.
         elif key.shape is Shape.TEXT and key.text in loosely:
             sound = document.problem
             _take(document, key, value, number)
             document.problem = sound
+        # Behind an alias or a merge key an id or an assignee may hide that nobody sees here.
         elif key.shape is Shape.ALIAS:
             _hide(document, key, "the name of a field must not be an alias")
         elif key.text == "<<" and not key.style:
@@ -307,7 +314,7 @@ def outline(document: Document, without: Collection[str]) -> list[object]:
 
 
 def _meaning(node: Node) -> tuple[object, ...]:
-    inner = [_meaning(one) for one in node.nodes]
+    inner = [_meaning(child) for child in node.nodes]
     return (node.shape, node.text, node.style, node.anchor, node.tag, inner)
 
 
@@ -319,6 +326,8 @@ def _hide(document: Document, key: Node, message: str) -> None:
 def _take(document: Document, key: Node, value: Node, number: int) -> None:
     _check_plain(document, key)
     form, items = _values(document, value)
+    # The parser's block list goes on to the next key: what is put in there would follow the
+    # comments.
     end = items[-1].end if form is FieldForm.BLOCK and items else value.end
     if key.text in document.fields:
         first = document.front.line(document.fields[key.text].key.start)
@@ -379,6 +388,7 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     Markdown with front matter), and for the task. Raises Invalid, which names file and line, for
     whatever is broken.
     """
+    # Labels only exempt a task from `stale`: what is odd about them is no reason to refuse it.
     names, marks = field_names(tasks), frozenset((*LABELS, tasks.exempt))
     document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
     return None if document is None else task_of(document, names, tasks)
@@ -393,6 +403,7 @@ def value_of(data: bytes, *, file: str, tasks: Tasks, wanted: Wanted) -> Value:
             raise Invalid(f"{file} is larger than {MAX_BYTES // 1024} KiB")
         task = read_task(data, file=file, tasks=tasks)
     except Invalid as error:
+        # The task stays taken: a broken file stands in the way of the ids that it may have.
         return problem_of(file, error.message, possible_keys(data, file=file, tasks=tasks))
     if task is not None and wanted.done(file):
         return replace(task, progress=Progress.DONE)
@@ -427,19 +438,20 @@ def possible_keys(data: bytes, *, file: str, tasks: Tasks) -> frozenset[str]:
 def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | None:
     """The task that a document with the fields of these names is, if it is one. Raises Invalid."""
     fields = {role: document.fields.get(name) for role, name in names.items()}
-    found, by_stem = fields["id"], names["id"] == FILE_STEM
-    if document.problem is not None and (found or by_stem or document.hidden_keys):
+    id_field, by_stem = fields["id"], names["id"] == FILE_STEM
+    # A fault matters only in what is a task, or may be one as far as can be seen.
+    if document.problem is not None and (id_field or by_stem or document.hidden_keys):
         raise document.problem
     if by_stem:
         file = document.front.file
         resource = _leasable(stem_of(file), lambda why: bad(file, 1, why))
-    elif found is None:
+    elif id_field is None:
         return None
     else:
-        text = _single(document, found, MAX_TEXT)
+        text = _single(document, id_field, MAX_TEXT)
         if not text:
-            raise document.bad(found.key.start, f"{shown(found.key.text)} is empty")
-        resource = _leasable(text, lambda why: document.bad(found.start, why))
+            raise document.bad(id_field.key.start, f"{shown(id_field.key.text)} is empty")
+        resource = _leasable(text, lambda why: document.bad(id_field.start, why))
 
     def single(role: str, limit: int = MAX_TEXT) -> str:
         return _single(document, fields[role], limit)
@@ -447,7 +459,8 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
     def several(role: str) -> list[Node]:
         return _list_or_single(document, fields[role])
 
-    status, line = single("status"), fields["assigned"] or found
+    # A check points to the line that says who has it.
+    status, line = single("status"), fields["assigned"] or id_field
     return Task(
         resource=resource,
         file=document.front.file,
@@ -469,14 +482,15 @@ def guess_ids(data: bytes, *, tasks: Tasks) -> frozenset[str]:
 
     Looks for lines ``id: value`` in the first 64 KiB. Never raises.
     """
+    # Refused as UTF-16, and still readable for its id.
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     text = data[:GUESS_BYTES].decode("utf-16" if wide else "utf-8", "replace")
     name = re.escape(tasks.fields.get("id", "id"))
     value = r""""([^"\r\n]*)"|'([^'\r\n]*)'|([^\s,}"']+)"""
     line = rf"""(?:\A\ufeff?|[\r\n{{,])[ \t]*["']?{name}["']?[ \t]*:[ \t]*(?:{value})"""
     guesses = set()
-    for found in re.finditer(line, text):
-        word = next(filter(None, found.groups()), "")
+    for match in re.finditer(line, text):
+        word = next(filter(None, match.groups()), "")
         try:
             guesses.add(name_resource(word).key)
         except UsageError:
@@ -498,39 +512,39 @@ def _leasable(text: str, bad: Callable[[str], Invalid]) -> Resource:
         raise bad(f"this task cannot be leased: {error.message}") from None
 
 
-def _single(document: Document, found: Field | None, limit: int) -> str:
-    if found is None:
+def _single(document: Document, field: Field | None, limit: int) -> str:
+    if field is None:
         return ""
-    if found.form is not FieldForm.SCALAR:
-        raise _misshapen(document, found, "a single value")
-    item = found.items[0]
-    return "" if item.null else _short(document, found, item, limit)
+    if field.form is not FieldForm.SCALAR:
+        raise _misshapen(document, field, "a single value")
+    item = field.items[0]
+    return "" if item.null else _short(document, field, item, limit)
 
 
-def _list_or_single(document: Document, found: Field | None) -> list[Node]:
-    if found is None:
+def _list_or_single(document: Document, field: Field | None) -> list[Node]:
+    if field is None:
         return []
-    if found.form is FieldForm.OTHER:
-        raise _misshapen(document, found, "a list")
-    if len(found.items) > MAX_ENTRIES:
-        message = f"{shown(found.key.text)} has more than {MAX_ENTRIES} entries"
-        raise document.bad(found.key.start, message)
-    items = [item for item in found.items if item.says_something]
+    if field.form is FieldForm.OTHER:
+        raise _misshapen(document, field, "a list")
+    if len(field.items) > MAX_ENTRIES:
+        message = f"{shown(field.key.text)} has more than {MAX_ENTRIES} entries"
+        raise document.bad(field.key.start, message)
+    items = [item for item in field.items if item.says_something]
     for item in items:
-        _short(document, found, item, MAX_TEXT)
+        _short(document, field, item, MAX_TEXT)
     return items
 
 
-def _short(document: Document, found: Field, item: Node, limit: int) -> str:
+def _short(document: Document, field: Field, item: Node, limit: int) -> str:
     if len(item.text) > limit:
-        message = f"{shown(found.key.text)} is longer than {limit} characters"
+        message = f"{shown(field.key.text)} is longer than {limit} characters"
         raise document.bad(item.start, message)
     return item.text
 
 
-def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
-    message = f"{shown(found.key.text)} must be {wanted}, not {found.form.value}"
-    return document.bad(found.key.start, message)
+def _misshapen(document: Document, field: Field, wanted: str) -> Invalid:
+    message = f"{shown(field.key.text)} must be {wanted}, not {field.form.value}"
+    return document.bad(field.key.start, message)
 
 
 def _path(document: Document, item: Node) -> str:
@@ -600,24 +614,26 @@ class TaskCache:
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
-    def get(self, found: FoundFile) -> Value | Unknown:
+    def get(self, file: FoundFile) -> Value | Unknown:
         """The remembered reading of a file, if it did not change."""
-        key = found.key
+        key = file.key
         row = self._rows.get(key)
-        if row is None or tuple(row[0]) != found.stamp:
+        # JSON has a list where the stamp is a tuple.
+        if row is None or tuple(row[0]) != file.stamp:
             return UNKNOWN
         self._used[key] = None
         if key not in self._values:
             try:
-                self._values[key] = _value(row[1], found.path)
+                self._values[key] = _value(row[1], file.path)
+            # A damaged row counts as unknown: its file is parsed again.
             except (LookupError, TypeError, ValueError, AttributeError, UsageError):
                 return UNKNOWN
         return self._values[key]
 
-    def put(self, found: FoundFile, value: Value) -> None:
-        self._rows[found.key] = [list(found.stamp), _row(value)]
-        self._values[found.key] = value
-        self._used[found.key] = None
+    def put(self, file: FoundFile, value: Value) -> None:
+        self._rows[file.key] = [list(file.stamp), _row(value)]
+        self._values[file.key] = value
+        self._used[file.key] = None
         self._changed = True
 
     def save(self) -> None:
@@ -634,6 +650,8 @@ class TaskCache:
         kept = {key: self._rows[key] for key in unused if key in self._rows}
         self._rows = kept | {key: self._rows[key] for key in used}  # the last used come last
         value = {"format": FORMAT, "purpose": self._purpose, "rows": self._rows}
+        # A cache: where it cannot be written, the next command parses again.
+        # Where the cache cannot be written, the next command parses again.
         with contextlib.suppress(OSError):
             make_folders(os.path.dirname(self._file))
             store_json(self._file, value)
@@ -664,12 +682,13 @@ def _purpose(tasks: Tasks) -> str:
     return sha256(json.dumps(words).encode()).hexdigest()
 
 
+# Code decides what a text means, too: an upgrade must not answer from what the older one read.
 def _digest_of_code() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
     digest = sha256()
     with contextlib.suppress(OSError):
-        own = (os.path.join(here, name) for name in sorted(os.listdir(here)))
-        for path in (*own, edge.__file__, resources.__file__):
+        modules = (os.path.join(here, name) for name in sorted(os.listdir(here)))
+        for path in (*modules, edge.__file__, resources.__file__):
             if path.endswith(".py"):
                 with open(path, "rb") as file:
                     digest.update(file.read())
@@ -681,8 +700,8 @@ def _row(value: Value) -> Any:
         return None
     if isinstance(value, TaskProblem):
         return [value.message, sorted(value.keys)]
-    said = {"resource": value.resource.text, "progress": value.progress.value}
-    return non_defaults(value) | said
+    changed = {"resource": value.resource.text, "progress": value.progress.value}
+    return non_defaults(value) | changed
 
 
 def _value(row: Any, file: str) -> Value:
@@ -691,9 +710,9 @@ def _value(row: Any, file: str) -> Value:
     if isinstance(row, list):
         message, keys = row
         return TaskProblem(printable(file, MAX_PATH), message, frozenset(keys))
-    said: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in row.items()}
-    said |= {"resource": name_resource(row["resource"]), "progress": Progress(row["progress"])}
-    return Task(**said)
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in row.items()}
+    values |= {"resource": name_resource(row["resource"]), "progress": Progress(row["progress"])}
+    return Task(**values)
 
 
 # --- places --------------------------------------------------------------------------------------
@@ -731,21 +750,23 @@ class TaskReader:
         values: dict[str, Value] = {}
         links: list[FoundFile] = []
         problems: list[TaskProblem] = []
-        for found in walk(place, cache) if only is None else only:
-            if found.kind is FileKind.PROBLEM:
-                problems.append(problem_of(found.path, found.message))
-            elif found.kind is FileKind.LINK:
-                links.append(found)
+        # Files that the cache has need no pattern: other settings have another cache.
+        for each in walk(place, cache) if only is None else only:
+            if each.kind is FileKind.PROBLEM:
+                problems.append(problem_of(each.path, each.message))
+            elif each.kind is FileKind.LINK:
+                links.append(each)
             else:
-                value = cache.get(found)
-                values[found.path] = self._parse(place, found, cache) if value is UNKNOWN else value
+                value = cache.get(each)
+                values[each.path] = self._parse(place, each, cache) if value is UNKNOWN else value
         cache.save()
-        for found in links:
-            target, data = place.linked(found.path)
+        for each in links:
+            target, data = place.linked(each.path)
             if target not in values:  # or else it is another name of what was read already
-                keys = possible_keys(data, file=found.path, tasks=self._tasks)
-                problems.append(problem_of(found.path, found.message, keys))
+                keys = possible_keys(data, file=each.path, tasks=self._tasks)
+                problems.append(problem_of(each.path, each.message, keys))
         problems += [value for value in values.values() if isinstance(value, TaskProblem)]
+        # Neither of two files with one id is the task: an edit of the one would leave the other.
         tasks, doubles = _split_by_unique_id(
             [value for value in values.values() if isinstance(value, Task)]
         )
@@ -757,17 +778,18 @@ class TaskReader:
             nothing="" if tasks else why_no_task(self._tasks, others),
         )
 
-    def _parse(self, place: TaskPlace, found: FoundFile, cache: TaskCache) -> Value:
+    def _parse(self, place: TaskPlace, file: FoundFile, cache: TaskCache) -> Value:
         try:
-            content = place.load(found)
+            content = place.load(file)
         except Unreadable as error:
-            return problem_of(found.path, f"{printable(found.path)} {error}")
+            return problem_of(file.path, f"{printable(file.path)} {error}")
         if content is None:
             return None
         self.parsed += 1
-        value = value_of(content.data, file=found.path, tasks=self._tasks, wanted=place.wanted)
-        if content.settled and is_utf8(found.path):
-            cache.put(found._replace(stamp=content.stamp), value)
+        value = value_of(content.data, file=file.path, tasks=self._tasks, wanted=place.wanted)
+        # So soon after a change the next one may leave the same time and size behind.
+        if content.settled and is_utf8(file.path):
+            cache.put(file._replace(stamp=content.stamp), value)
         return value
 
 

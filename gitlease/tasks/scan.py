@@ -98,6 +98,7 @@ class PatternRule(NamedTuple):
     def enters(self, folder: str, depth: int) -> bool:
         """True if anything below a folder, so many segments from the root, may be covered."""
         head = self.pattern.head
+        # Whatever lies beside the literal beginning of a pattern is never listed.
         if depth <= len(head) and head[depth - 1] != fold(folder.rpartition("/")[2]):
             return False
         return self.deep or depth < self.segments or self.covers(folder)
@@ -126,13 +127,15 @@ class Wanted:
         It ignores the case of ASCII letters alone.
         """
         heads = dict.fromkeys("/".join(rule.pattern.head) for rule in self.rules)
+        # git folds ASCII letters only, gitlease all: `Ä` and `ä` are one name here and two there.
         plain = all(heads) and all(rule.pattern.text.isascii() for rule in self.rules)
         return [f":(top,literal,icase){head}" for head in heads] if plain else []
 
     def covers(self, path: str) -> bool:
         """Return whether a file is called a task file, and is none of our own half-written ones."""
-        own = path.rpartition("/")[2].startswith(OWN)
-        return not own and any(rule.covers(path) for rule in self.rules)
+        # An edit is written in a file of that name first, and may be left there by a kill.
+        is_ours = path.rpartition("/")[2].startswith(OWN)
+        return not is_ours and any(rule.covers(path) for rule in self.rules)
 
     def done(self, path: str) -> bool:
         return any(rule.covers(path) for rule in self._done)
@@ -206,15 +209,16 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
             path = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_folder:
                 inner = tuple(rule for rule in rules if rule.enters(path, depth))
+                # Whoever can commit can nest folders without end.
                 if inner and depth < MAX_DEPTH:
                     folders.append((path, inner, depth + 1))
                 elif inner:
                     yield problem(path, f"is more than {MAX_DEPTH} folders deep")
                 continue
-            found = None
+            find = None
             try:
                 if entry.is_link:
-                    found = _problem_of_link(path, rules, depth, entry)
+                    find = _problem_of_link(path, rules, depth, entry)
                 elif (
                     entry.is_file
                     and not entry.name.startswith(OWN)
@@ -225,17 +229,19 @@ def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
                     )
                 ):
                     listed = entry.on_disk
+                    # Without following: a file that has just become a link is none of ours.
                     stamp = stamp_of(listed.stat(follow_symlinks=False)) if listed else ()
-                    found = FoundFile(path, FileKind.FILE, entry.key, stamp)
+                    find = FoundFile(path, FileKind.FILE, entry.key, stamp)
+            # Deleted since the folder was listed.
             except FileNotFoundError:
                 continue
             except OSError as error:
-                found = problem(path, f"cannot be read: {error.strerror}")
-            if found is not None:
+                find = problem(path, f"cannot be read: {error.strerror}")
+            if find is not None:
                 count += 1
                 if count > MAX_FILES:
                     raise wanted.too_many(path)
-                yield found
+                yield find
 
 
 class WorkTree:
@@ -260,6 +266,7 @@ class WorkTree:
             Listed(
                 entry.name,
                 prefix + entry.name,
+                # A link could lead out of the repository, or round in a circle.
                 entry.is_dir(follow_symlinks=False),
                 entry.is_file(follow_symlinks=False),
                 entry.is_symlink(),
@@ -269,12 +276,14 @@ class WorkTree:
             if entry.name.lower() != ".git"
         )
 
-    def load(self, found: FoundFile) -> Content | None:
+    def load(self, file: FoundFile) -> Content | None:
         """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
-        return self._load(os.path.join(self.root, found.path))
+        return self._load(os.path.join(self.root, file.path))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
         """The target of a link in this place, and the beginning of what is there."""
+        # A link out of the work tree, or into .git, is not read: its task is none of this
+        # repository.
         root, target = os.path.realpath(self.root), os.path.realpath(f"{self.root}/{path}")
         inside = target[len(root) :].lstrip("/") if target.startswith(root + "/") else ""
         if not inside or ".git" in inside.lower().split("/"):
@@ -286,6 +295,7 @@ class WorkTree:
         return inside, b"" if content is None else content.data
 
     def _load(self, path: str) -> Content | None:
+        # Before the bytes are read: what changes while they are must not count as settled.
         now = time.time_ns()
         try:
             read = read_with_status(path, MAX_BYTES)
@@ -338,8 +348,8 @@ class RefTree:
     def _tree(self, folder: str) -> list[TreeEntry]:
         return read_tree(self._objects, self._folders[folder], MAX_TREE)
 
-    def load(self, found: FoundFile) -> Content:
-        return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
+    def load(self, file: FoundFile) -> Content:
+        return Content(self._objects.read(self._files[file.path], BLOB, MAX_BYTES))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
         with contextlib.suppress(Unreadable):
@@ -358,8 +368,8 @@ class IndexTree(RefTree):
         self._objects = objects_of(repository)
         self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
         self._trees: dict[str, dict[str, TreeEntry]] = {}
-        said = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)
-        for line in said.out.split(b"\0")[:-1] if said.code == 0 else ():
+        listed = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)
+        for line in listed.out.split(b"\0")[:-1] if listed.code == 0 else ():
             about, _, path = line.partition(b"\t")
             mode, oid, stage = about.decode().split()
             if stage in ("0", "2"):  # of an unmerged file, one's own side
@@ -377,11 +387,12 @@ class IndexTree(RefTree):
 
 
 def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
+    # git would take it for an option.
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
-    said = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    parsed = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     try:  # its tree may not be here, which is said of the folder
-        commit = objects.read(said.out.decode().strip(), COMMIT, MAX_COMMIT)
+        commit = objects.read(parsed.out.decode().strip(), COMMIT, MAX_COMMIT)
     except Unreadable:
         raise _no_ref(ref) from None
     return commit.removeprefix(b"tree ").partition(b"\n")[0].decode()
@@ -417,6 +428,7 @@ def problem(path: str, what: str) -> FoundFile:
 
 def stamp_of(status: os.stat_result) -> Stamp:
     """A stamp that changes whenever the content of a file does."""
+    # The inode shows a file that was replaced, the time of change one whose time was set back.
     return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns)
 
 

@@ -37,6 +37,7 @@ MAX_NAMED = 1000  # files that fit on a command line for certain
 LITERAL_PATHSPECS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("GLOB", "NOGLOB", "ICASE")}
 LITERAL_PATHSPECS["GIT_LITERAL_PATHSPECS"] = "1"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A link that somebody puts at that name would be followed otherwise.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -44,6 +45,7 @@ def read_place(root: str, file: str) -> bytes:
     """The bytes of a file that could be changed. Invalid, which names the file, where it cannot."""
     with _errors_name(file), _opened_folder(root, file) as (folder, name):
         data, _ = _read(folder, name, file)
+        # The file is replaced, so its folder must be writable, whatever the file's own mode is.
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder):
             where = printable(os.path.dirname(file)) or "the root of the work tree"
             raise Invalid(f"{printable(file)} cannot be written: {where} is read-only")
@@ -52,14 +54,16 @@ def read_place(root: str, file: str) -> bytes:
 
 def ask_git(git_dir: str, root: str, files: Sequence[str]) -> dict[str, Invalid]:
     """Which of the files git ignores, or has in conflict, by file. The index is only read."""
+    # Without it git 2.55 starts a daemon that watches the user's files.
     where = (f"--git-dir={git_dir}", f"--work-tree={root}", "-c", "core.fsmonitor=false")
     words = ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard", "--")
     which = files if len(files) <= MAX_NAMED else ()
-    said = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=LITERAL_PATHSPECS)
-    if said.code != 0 or said.timed_out:
-        why = (said.err.strip().splitlines() or ["no answer in time"])[0]
+    listed = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=LITERAL_PATHSPECS)
+    if listed.code != 0 or listed.timed_out:
+        why = (listed.err.strip().splitlines() or ["no answer in time"])[0]
         raise Invalid(f"git cannot check the task files: {printable(why)}")
-    tags = {line[2:]: line[:1] for line in os.fsdecode(said.out).split("\0") if line}
+    # Neither cached nor listed as untracked: ignored, which git says of no file by itself.
+    tags = {line[2:]: line[:1] for line in os.fsdecode(listed.out).split("\0") if line}
     alike = {fold(file): tag for file, tag in tags.items()}  # git may compose what a disk does not
     refused = {}
     for file in files:
@@ -85,6 +89,7 @@ def change_file(root: str, file: str, change: Callable[[bytes], bytes], *, aside
     another file system, and has the old one's permissions. Raises Invalid, which names the file.
     """
     with _errors_name(file), _opened_folder(root, file) as (folder, name):
+        # An editor that saves meanwhile wins: its text is read and edited anew.
         for _ in range(TRIES):
             data, status = _read(folder, name, file)
             new = change(data)
@@ -104,6 +109,7 @@ def create_file(root: str, file: str, data: bytes) -> None:
             try:
                 with open(handle, "wb") as made:
                     made.write(data)
+            # A full disk must not leave half a task that everybody reads.
             except OSError:
                 os.unlink(name, dir_fd=folder)
                 raise
@@ -116,6 +122,7 @@ def _replace_if_unchanged(
     try:
         return _move(opened, folder, name, new, old)
     except OSError as error:
+        # A work tree may lie on another disk than the clone's private folder.
         if error.errno != errno.EXDEV:
             raise
     finally:
@@ -125,6 +132,7 @@ def _replace_if_unchanged(
 
 def _move(start: int, folder: int, name: str, new: bytes, old: os.stat_result) -> bool:
     temporary = f"{OWN}{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    # Nobody else reads it before it has the owner and the mode of the old one.
     handle = os.open(temporary, _NEW, 0o600, dir_fd=start)
     try:
         with open(handle, "wb") as file:
@@ -133,6 +141,8 @@ def _move(start: int, folder: int, name: str, new: bytes, old: os.stat_result) -
             with contextlib.suppress(OSError):  # root's edit of a file that is another's
                 os.fchown(handle, old.st_uid, old.st_gid)
             os.fchmod(handle, stat.S_IMODE(old.st_mode))
+        # What is left of the race: a change between this look and the rename is lost, as by any
+        # editor.
         if _stamp(folder, name) != _whole(old):
             return False
         os.replace(temporary, name, src_dir_fd=start, dst_dir_fd=folder)
@@ -185,6 +195,7 @@ def _opened_folder(root: str, file: str) -> Iterator[tuple[int, str]]:
         for depth, part in enumerate(folders, 1):
             here = printable("/".join(folders[:depth]))
             try:
+                # By the open folder above: a path from the root could lead elsewhere by now.
                 inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             except OSError:
                 if _is_link(part, folder):
@@ -194,6 +205,7 @@ def _opened_folder(root: str, file: str) -> Iterator[tuple[int, str]]:
                 raise
             os.close(folder)
             folder = inner
+            # The ledger of a submodule is another, and so are its tasks.
             if _stamp(folder, ".git") is not None:
                 raise Invalid(f"{printable(file)} is in another repository, that of {here}")
         yield folder, name
@@ -204,6 +216,7 @@ def _opened_folder(root: str, file: str) -> Iterator[tuple[int, str]]:
 def segments_of(file: str) -> list[str]:
     """The parts of a path relative to the root. Invalid for what leads out of the work tree."""
     parts = file.split("/")
+    # Case-insensitive disks have `.GIT` for git's own folder.
     if any(p in ("", ".", "..") or "\0" in p or p.lower() == ".git" for p in parts):
         raise Invalid(f"{printable(file)} is not a file of this work tree")
     return parts
@@ -235,6 +248,7 @@ class EdgeJournal:
     def intend(self, intent: Intent) -> None:
         """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
         try:
+            # Read back before it is kept: what cannot be read again would be lost with a kill.
             if not _ID.fullmatch(intent.id) or _read_intent(_written(intent)) != intent:
                 raise ValueError
         except _DAMAGE:
@@ -267,8 +281,8 @@ class EdgeJournal:
             return ()
         with alone(os.path.dirname(self._folder)):
             entries = sorted(self._journal.entries(), key=lambda x: (x.written, x.name))
-            found = [self._adopt(x) for x in entries if not x.is_busy or x.name in self._taken]
-        return [intent for intent in found if intent is not None]
+            intents = [self._adopt(x) for x in entries if not x.is_busy or x.name in self._taken]
+        return [intent for intent in intents if intent is not None]
 
     def _adopt(self, entry: JournalEntry) -> Intent | None:
         match entry.value:
@@ -280,6 +294,7 @@ class EdgeJournal:
                     self._journal.put(entry.name, entry.value, written=entry.written)
                     self._taken.add(entry.name)
                     return intent
+        # Damaged, or its file did not come back for thirty days.
         self._journal.drop(entry.name)
         return None
 
@@ -294,6 +309,7 @@ def _read_intent(data: Any) -> Intent:
     intent = STEP.load(Intent, {name: data[name] for name in data if name != "format"})
     if intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
         raise ValueError
+    # Whatever lies in the folder is untrusted: an intent must not lead to a file outside.
     for change in intent.changes:
         segments_of(change.file)
     return intent
