@@ -19,6 +19,7 @@ from gitlease.core.errors import Invalid
 
 PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
+# Without O_NONBLOCK the opening of a pipe waits for somebody who writes it.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CACHE = ".cache"
 _AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400}
@@ -35,10 +36,10 @@ class Unreadable(Exception):
 def is_private(folder: str) -> bool:
     """Return whether this is a folder that only this user may enter."""
     try:
-        found = os.lstat(folder)
+        entry = os.lstat(folder)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(entry.st_mode) and entry.st_uid == os.getuid() and not entry.st_mode & 0o077
 
 
 def open_regular(path: str) -> BinaryIO | None:
@@ -66,9 +67,11 @@ def read_with_status(
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             return None
-        left, data = min(limit, status.st_size) + 1, b""
-        while left and (more := os.read(handle, left)):
-            data, left = data + more, left - len(more)
+        # One byte more than it should have, so that a file that grows shows.
+        missing, data = min(limit, status.st_size) + 1, b""
+        while missing and (more := os.read(handle, missing)):
+            data, missing = data + more, missing - len(more)
+            # Spares the read that only says that there is no more.
             if len(data) == status.st_size:
                 break
         return data, status
@@ -118,6 +121,7 @@ def replace_file(
     permissions, as far as the umask leaves them, and as ``share`` changes the usual ones. Raises
     OSError.
     """
+    # In the same folder: only there is a move one step.
     temporary = aside or f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as opened:
@@ -169,6 +173,7 @@ def share(path: str, opened: int | None = None) -> None:
         place = path if opened is None else opened
         before = os.stat(place).st_mode
         mode = (0 if bits & EXACT else stat.S_IMODE(before)) | (bits & 0o666)
+        # As git: a folder hands on its group, and whoever may read it may enter it.
         if stat.S_ISDIR(before):
             mode |= (mode & 0o444) >> 2 | stat.S_ISGID
         elif before & stat.S_IXUSR:
@@ -185,6 +190,7 @@ def make_folders(folder: str, mode: int = 0o777) -> None:
         make_folders(above)
     try:
         os.mkdir(folder, mode)
+    # Another process has made it meanwhile.
     except FileExistsError:
         if not os.path.isdir(folder):
             raise
@@ -245,6 +251,7 @@ def exclusive(
     except OSError:
         yield False
         return
+    # Locks of another user's command in the same clone must open as well.
     share(path, descriptor)
     try:
         while (held := _take(descriptor, shared=shared)) is None and time.monotonic() < deadline:
@@ -285,6 +292,7 @@ def alone(folder: str) -> Iterator[None]:
     lock = os.path.join(folder, LOCK)
     with exclusive(lock, timeout=PATIENCE) as held:
         made, deadline = f"{lock}.tmp", time.monotonic() + PATIENCE
+        # No locks (NFS): a file that only one can make stands for them, while its maker may live.
         while not held and time.monotonic() < deadline:
             try:
                 os.close(os.open(made, os.O_CREAT | os.O_EXCL, 0o600))
@@ -336,6 +344,7 @@ class Notes:
     def is_due(self, kind: str, key: str, value: str = "", *, every: int, now: float) -> bool:
         """Return whether a note was not written for so many seconds; writes it now."""
         at, _ = self.of(kind).get(key, (now - every, None))
+        # A note from the future, after a clock was set back, counts as old.
         if 0 <= now - at < every:
             return False
         self.put(kind, key, value, at=now)
@@ -362,10 +371,10 @@ class Notes:
 
 
 def _tables(data: bytes | None) -> dict[str, Table]:
-    tables, found = defaultdict[str, Table](dict), None
+    tables, read = defaultdict[str, Table](dict), None
     with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(data or b"")
-    for kind, table in found.items() if isinstance(found, dict) else ():
+        read = json.loads(data or b"")
+    for kind, table in read.items() if isinstance(read, dict) else ():
         for key, row in table.items() if isinstance(table, dict) else ():
             match row:
                 case [int() | float() as at, value]:

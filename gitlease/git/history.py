@@ -81,12 +81,12 @@ def differs(
     """
     ends = (base,) if made is None else (base, made)
     how = _INDEX if made is None else ("diff-tree", "-r")
-    said = ask(repository, *how, *FORM, *moved, *ends, "--", env=env)
-    if said.code != 0 and not said.timed_out and moved != NO_RENAMES:
+    result = ask(repository, *how, *FORM, *moved, *ends, "--", env=env)
+    if result.code != 0 and not result.timed_out and moved != NO_RENAMES:
         # Renames are found by comparing contents, which a partial clone may not have.
-        said = ask(repository, *how, *FORM, *NO_RENAMES, *ends, "--", env=env)
+        result = ask(repository, *how, *FORM, *NO_RENAMES, *ends, "--", env=env)
     what = "what is staged cannot be read" if made is None else "commits cannot be read"
-    return answered(said, what)
+    return answered(result, what)
 
 
 def paths_between(repository: Repository, base: str, made: str) -> frozenset[str]:
@@ -115,9 +115,9 @@ def by_commit(out: bytes) -> Iterator[tuple[str, Changed | None]]:
 
 def read(out: bytes) -> Iterator[Changed]:
     """The changes of git's raw lines."""
-    for _, one in by_commit(out):
-        if one is not None:
-            yield one
+    for _, change in by_commit(out):
+        if change is not None:
+            yield change
 
 
 def read_change(about: str, tokens: Iterator[bytes]) -> Changed:
@@ -178,8 +178,8 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
     if len(bases) == 1:
         return list(read(_against(repository, bases[0])))
     if bases[0] == "HEAD":  # which may be merged under its id, too
-        said = ask(repository, "rev-parse", "-q", "--verify", "HEAD")
-        bases[0] = os.fsdecode(said.out).strip() if said.code == 0 else "HEAD"
+        result = ask(repository, "rev-parse", "-q", "--verify", "HEAD")
+        bases[0] = os.fsdecode(result.out).strip() if result.code == 0 else "HEAD"
     return git.merged(repository, bases, None)
 
 
@@ -196,22 +196,23 @@ def committed(
     for commit in commits:
         if not is_id(commit):
             raise Invalid(f"{commit[:80]!r} is not the full id of a commit")
-    found: dict[str, list[Changed]] = {commit: [] for commit in commits}
+    changes: dict[str, list[Changed]] = {commit: [] for commit in commits}
     merges: dict[str, list[str]] = {}
+    # Without its parents a commit would seem to have added every file.
     cut_off = repository.shallow()
-    asked = [commit for commit in found if commit not in cut_off]
+    asked = [commit for commit in changes if commit not in cut_off]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
-        for ids, one in by_commit(_logged(repository, chunk, renames=renames)):
+        for ids, change in by_commit(_logged(repository, chunk, renames=renames)):
             commit, *parents = ids.split()
-            if one is not None:
-                found.setdefault(commit, []).append(one)
+            if change is not None:
+                changes.setdefault(commit, []).append(change)
             elif len(parents) > 1:
                 merges[commit] = parents
     if merges:
         for commit, parents in merges.items():
-            found[commit] = git.merged(repository, parents, commit)
-    return found
+            changes[commit] = git.merged(repository, parents, commit)
+    return changes
 
 
 def _against(repository: Repository, base: str) -> bytes:
@@ -228,18 +229,18 @@ def _logged(repository: Repository, commits: Sequence[str], *, renames: bool) ->
         # Renames are found by comparing contents, which a partial clone may not have.
         with commits_as_words(commits) as (named, source):
             words = ("log", *_LOG, *FORM, *moved, *named, "--")
-            said = ask(repository, *words, timeout=SECONDS, source=source)
-        if said.code == 0 or said.timed_out:
+            result = ask(repository, *words, timeout=SECONDS, source=source)
+        if result.code == 0 or result.timed_out:
             break
-    return answered(said, "commits cannot be read")
+    return answered(result, "commits cannot be read")
 
 
 def _parents(repository: Repository, commit: str) -> list[str]:
     words = ("rev-list", "--no-walk", "--parents", "--end-of-options", commit, "--")
-    said = ask(repository, *words)
-    ids = os.fsdecode(said.out).split()
-    if said.code != 0 or not ids:
-        raise refusal(said, "the commit to amend cannot be read")
+    result = ask(repository, *words)
+    ids = os.fsdecode(result.out).split()
+    if result.code != 0 or not ids:
+        raise refusal(result, "the commit to amend cannot be read")
     if ids[0] in repository.shallow():
         return ids[:1]  # its parents are not here, and not all of its files are its change
     return ids[1:]
@@ -276,8 +277,8 @@ def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
     A merge has its changes relative to each parent. Raises Invalid.
     """
     form = (*FORM, *_QUIET, f"--format={_HEAD}")
-    said = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
-    return read_answer(answered(said, "the commits cannot be read"))
+    result = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
+    return read_answer(answered(result, "the commits cannot be read"))
 
 
 def read_answer(out: bytes) -> Iterator[Logged]:
@@ -318,19 +319,21 @@ def usual_addresses(
     repository: Repository, emails: Iterable[str], words: Sequence[str] = ()
 ) -> dict[str, str]:
     """The mailmap's address for each of these, else itself. ``words`` choose another mailmap."""
+    # An address with a bracket or a line break would change the lines that git reads.
     asked = [email for email in dict.fromkeys(emails) if re.fullmatch(_CONTACT, email)]
     config = repository.config
     maps = (*words, config.get("mailmap.file"), config.get("mailmap.blob"))
     root = repository.toplevel
+    # Spares a process where there can be no mailmap.
     if root and not any(maps) and not os.path.lexists(os.path.join(root, ".mailmap")):
         return {email: email for email in asked}
     if not asked:
         return {}
     with lines_as_input(f"<{email}>" for email in asked) as source:
-        said = ask(repository, *words, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
-    lines = answered(said, "the mailmap cannot be read").decode("utf-8", "replace").splitlines()
-    found = zip(asked, (re.search(r"<([^<>]*)>$", line) for line in lines), strict=False)
-    return {email: match[1] if match else email for email, match in found}
+        result = ask(repository, *words, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
+    lines = answered(result, "the mailmap cannot be read").decode("utf-8", "replace").splitlines()
+    matches = zip(asked, (re.search(r"<([^<>]*)>$", line) for line in lines), strict=False)
+    return {email: match[1] if match else email for email, match in matches}
 
 
 # --- ranges -----------------------------------------------------------------------------------
@@ -364,6 +367,7 @@ def rev_range(
     The newest first, at most ``most``. ``others`` are git options that choose refs. Ids that are
     not here are skipped unless ``strict``. Raises Invalid if git does not answer.
     """
+    # What is no full id could be an option, or another commit by now.
     begin = list(dict.fromkeys(x for x in tips if is_id(x)))
     if not begin:
         return []
@@ -377,27 +381,28 @@ def rev_range(
 
 
 def _listed(repository: Repository, *words: str, source: str | None = None) -> list[RangeCommit]:
-    said = ask(repository, "rev-list", *_FORM, *words, source=source)
-    listed = answered(said, "the commits of a range cannot be read").decode("utf-8", "replace")
+    result = ask(repository, "rev-list", *_FORM, *words, source=source)
+    listed = answered(result, "the commits of a range cannot be read").decode("utf-8", "replace")
     # Not splitlines: an address may have what ends a line elsewhere.
-    found = (line.split("\0") for line in listed.split("\n"))
+    rows = (line.split("\0") for line in listed.split("\n"))
     return [
         RangeCommit(id, tuple(people), int(date) if date.isdecimal() else 0)
-        for id, date, *people in (x for x in found if len(x) > 2)
+        for id, date, *people in (x for x in rows if len(x) > 2)
     ]
 
 
 def commit_ids(repository: Repository, names: Sequence[str]) -> list[str | None]:
     """The full ids of commits by any names that git accepts, in one process; None for no commit."""
+    # A line break would make two questions of a name.
     asked = [name for name in names if name and "\n" not in name]
     if not asked:
         return [None] * len(names)
     with lines_as_input([f"{name}^{{commit}}" for name in asked]) as source:
-        said = ask(repository, "cat-file", "--batch-check", source=source)
-    answers = (line.split(" ") for line in os.fsdecode(said.out).split("\n"))
+        result = ask(repository, "cat-file", "--batch-check", source=source)
+    answers = (line.split(" ") for line in os.fsdecode(result.out).split("\n"))
     ids = [x[0] if len(x) == 3 and is_id(x[0]) and x[1] == "commit" else None for x in answers]
-    found = dict(zip(asked, ids, strict=False))
-    return [found.get(name) for name in names]
+    by_name = dict(zip(asked, ids, strict=False))
+    return [by_name.get(name) for name in names]
 
 
 def in_range(

@@ -32,6 +32,7 @@ from gitlease.git.run import GitResult
 
 USAGE = 129  # git's status for an unknown option
 
+# The merges in between need a commit each: of nobody, since a server has no identity.
 _NOBODY = {
     f"GIT_{who}_{what}": text
     for who in ("AUTHOR", "COMMITTER")
@@ -65,11 +66,11 @@ def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) ->
     for sides alone would let through what it cannot see.
     """
     # git reads objects from the repository, and writes new ones into the folder.
-    own = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
+    home = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
     others = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")
     env = {
         "GIT_OBJECT_DIRECTORY": folder,
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (as_entry(own), others))),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (as_entry(home), others))),
         "GIT_ATTR_NOSYSTEM": "1",
         **_NOBODY,
     }
@@ -79,21 +80,22 @@ def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) ->
     current, *more = parents
     conflicts = set[str]()
     for number, other in enumerate(more, 1):
-        said = ask(inner, *settings, *_MERGE, current, other, env=env)
-        tree, *rest = said.out.split(b"\0")
+        result = ask(inner, *settings, *_MERGE, current, other, env=env)
+        tree, *rest = result.out.split(b"\0")
         named = tree.decode("ascii", "replace")
-        if said.code not in (0, 1) or not is_id(named):  # 1: with conflicts, which are in the tree
-            _check_failure(repository, said)
+        # 1: with conflicts, which are in the tree.
+        if result.code not in (0, 1) or not is_id(named):
+            _check_failure(repository, result)
             return None
         # MODE BLOB STAGE TAB PATH; after an empty entry there are messages.
         entries = rest[: rest.index(b"")] if b"" in rest else rest
         conflicts |= {os.fsdecode(entry.partition(b"\t")[2]) for entry in entries}
         if number < len(more):
             two = ("-p", current, "-p", other)
-            said = ask(repository, "commit-tree", named, *two, "-m", "merged", env=env)
-            current = os.fsdecode(said.out).strip()
-            if said.code != 0 or not is_id(current):
-                _check_failure(repository, said)
+            result = ask(repository, "commit-tree", named, *two, "-m", "merged", env=env)
+            current = os.fsdecode(result.out).strip()
+            if result.code != 0 or not is_id(current):
+                _check_failure(repository, result)
                 return None
     return GitMerge(named, frozenset(conflicts), env)
 
@@ -108,11 +110,12 @@ def _with_attributes(repository: Repository, commit: str, folder: str) -> Reposi
     return inner
 
 
-def _check_failure(repository: Repository, said: GitResult) -> None:
+def _check_failure(repository: Repository, result: GitResult) -> None:
+    # Objects that are not here make git fail as well; that is no reason to refuse.
     partial = any(entry.key.endswith(".promisor") for entry in repository.config.section("remote"))
-    if said.code == USAGE or partial or repository.shallow():
+    if result.code == USAGE or partial or repository.shallow():
         return
-    raise refusal(said, "a merge cannot be judged")
+    raise refusal(result, "a merge cannot be judged")
 
 
 # --- who worked on some files on each side ----------------------------------------------------
@@ -164,13 +167,17 @@ class MergeHistory:
         sides = [self._upto.get(parent, 0) for parent in parents]
         upto = reduce(or_, sides, 0)
         # And those on which more than one side of a merge had worked.
-        pairs = [(one & ~other, other & ~one) for one, other in combinations(sides, 2)]
+        pairs = [(side & ~other, other & ~side) for side, other in combinations(sides, 2)]
         files |= {x for x, on in self._on.items() if any(a & on and b & on for a, b in pairs)}
         if files:
             if len(self._works) >= MAX_WORK:
                 raise TooMuch(f"a merge that drops more than {MAX_WORK} commits cannot be judged")
             bit = 1 << len(self._works)
-            self._works.append(_read_work(words))
+            author, committer, *values = words
+            trailers = (read_trailer(value) for value in values if value)
+            named = islice((x for x in trailers if x is not None), TRAILERS)
+            people = tuple(dict.fromkeys((author, committer)))
+            self._works.append(Authorship(people, tuple(named)))
             self._on |= {file: self._on[file] | bit for file in files}
             upto |= bit
         self._upto[commit] = upto
@@ -213,13 +220,6 @@ def _output(result: GitResult, *, empty: int = 0) -> bytes:
     return result.out
 
 
-def _read_work(words: Sequence[str]) -> Authorship:
-    author, committer, *values = words
-    trailers = (read_trailer(value) for value in values if value)
-    named = islice((x for x in trailers if x is not None), TRAILERS)
-    return Authorship(tuple(dict.fromkeys((author, committer))), tuple(named))
-
-
 # --- the rule ---------------------------------------------------------------------------------
 
 MAX_PARENTS = 100
@@ -241,44 +241,42 @@ def merged(repository: Repository, parents: Sequence[str], made: str | None) -> 
         alone = merge_by_git(repository, parents, folder)
         if alone is not None:
             differing = read(differs(repository, alone.tree, made, NO_RENAMES, alone.env))
-            asked = alone.conflicts | {one.path for one in differing}
+            asked = alone.conflicts | {change.path for change in differing}
             if not asked:
                 return []
         raw = (differs(repository, x, made, NO_RENAMES) for x in parents)
-        sides = [{one.path: one for one in read(out)} for out in raw]
+        sides = [{change.path: change for change in read(out)} for out in raw]
         if alone is None:
             asked = frozenset(path for side in sides for path in side)
         bases = newest_common(repository, parents)
         names = _names(repository, parents, bases, alone)
     files = [_File(x, sides) for x in dict.fromkeys(names.get(x, (x,)) for x in sorted(asked))]
     history = read_history(repository, parents, bases, [x.names for x in files if x.may_lose])
-    return [one for file in files for one in file.changes(asked, history)]
+    return [change for file in files for change in file.changes(asked, history)]
 
 
 def _names(
     repository: Repository, parents: Sequence[str], bases: Sequence[str], alone: GitMerge | None
 ) -> dict[str, Names]:
     # All names of each file that a side, or git's own merge, has renamed.
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
 
     def take(old: str, new: str, env: Mapping[str, str] | None = None) -> None:
-        for one in read(differs(repository, old, new, RENAMES, env)):
-            if one.kind == "R" and one.old is not None:
-                both = found.get(one.old, {one.old}) | found.get(one.path, {one.path})
-                found.update(dict.fromkeys(both, both))
+        for change in read(differs(repository, old, new, RENAMES, env)):
+            if change.kind == "R" and change.old is not None:
+                both = names.get(change.old, {change.old}) | names.get(change.path, {change.path})
+                names.update(dict.fromkeys(both, both))
 
     for parent in parents:
         for base in bases:
             take(base, parent)
         if alone is not None:  # with all of its folder
             take(parent, alone.tree, alone.env)
-    return {name: tuple(sorted(every)) for name, every in found.items()}
+    return {name: tuple(sorted(every)) for name, every in names.items()}
 
 
 class _File:
-    """One file of a merge: the differences of its names from each side, and the sides that it is
-    equal to.
-    """
+    """One file of a merge: how its names differ from each side, and which sides it is equal to."""
 
     def __init__(self, names: Names, sides: Sequence[Mapping[str, Changed]]) -> None:
         self.names = names
@@ -293,22 +291,22 @@ class _File:
         for name in self.names:
             each = [side[name] for side in self.differs if name in side]
             unchanged = Changed(name, None, "M", "", "", "", "")  # of a file with other names
-            one = next((x for x in each if x.blob_before), each[0] if each else unchanged)
-            if name not in asked and one.blob_after:
+            change = next((x for x in each if x.blob_before), each[0] if each else unchanged)
+            if name not in asked and change.blob_after:
                 continue
             followed = self.kept
             if each and not any(self.kept):
                 followed = tuple(name not in side for side in self.differs)
                 if not any(followed):
-                    yield one
+                    yield change
                     continue
             if lost := history.lost(self.names, followed):
-                yield replace(one, lost=lost)
+                yield replace(change, lost=lost)
 
 
 def _is_kept(differing: Mapping[str, Changed]) -> bool:
     # A file may be as a side has it under another name.
     changes = differing.values()
-    gone = sorted((x.mode_before, x.blob_before) for x in changes if x.blob_before)
+    removed = sorted((x.mode_before, x.blob_before) for x in changes if x.blob_before)
     come = sorted((x.mode_after, x.blob_after) for x in changes if x.blob_after)
-    return gone == come and not any(x.blob_before and x.blob_after for x in changes)
+    return removed == come and not any(x.blob_before and x.blob_after for x in changes)

@@ -59,9 +59,9 @@ def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
     lines = [line for line in message.splitlines() if line.strip()]
     cut = next((line for line in lines if _SCISSORS.fullmatch(line)), None)
     last = cut or (lines[-1] if lines else b"#")
-    found = last[:1]
+    sign = last[:1]
     alone = last[1:2] in (b"", b" ", b"\t")
-    return (found,) if found in _AUTO and alone else ()
+    return (sign,) if sign in _AUTO and alone else ()
 
 
 def with_trailers(
@@ -77,10 +77,10 @@ def with_trailers(
     )
     every = message.splitlines(keepends=True)
     same = {_lease(line) for line in (*new, *old)} - {None}
-    found = [line.rstrip() for line in every if _lease(line) in same]
+    present = [line.rstrip() for line in every if _lease(line) in same]
     end = _end(every, how)
     last = [x.rstrip() for x in _last_paragraph(every[:end], how) if _lease(x) in same]
-    if sorted(found) == sorted(new) and found == last:
+    if sorted(present) == sorted(new) and present == last:
         return message
     lines = [line for line in every if _lease(line) not in same]
     if not new:
@@ -142,8 +142,8 @@ def write_message(file: str, data: bytes) -> None:
 
 
 def _lease(line: bytes) -> tuple[bytes, bytes] | None:
-    found = _OURS.fullmatch(line)
-    return (found["what"], found["more"]) if found else None
+    match = _OURS.fullmatch(line)
+    return (match["what"], match["more"]) if match else None
 
 
 def _kept_lines(lines: Sequence[bytes], how: MessageReading) -> Iterator[bytes]:
@@ -179,12 +179,12 @@ def _last_paragraph(lines: Sequence[bytes], how: MessageReading) -> list[bytes]:
 
 def _are_trailers(lines: Sequence[bytes]) -> bool:
     # git's rule: all lines are trailers, or a quarter of them and one is git's own.
-    trailers = others = own = 0
+    trailers = others = by_git = 0
     for line in lines:
         if line.startswith(_BY_GIT):
-            trailers, own = trailers + 1, own + 1
+            trailers, by_git = trailers + 1, by_git + 1
         elif _TRAILER.match(line):
             trailers += 1
         elif not (line[:1].isspace() and trailers + others):
             others += 1
-    return trailers > 0 and (not others or (own > 0 and trailers * 3 >= others))
+    return trailers > 0 and (not others or (by_git > 0 and trailers * 3 >= others))

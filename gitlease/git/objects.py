@@ -89,6 +89,7 @@ class PipedObjects:
 
     def named(self, name: str, kind: str, limit: int) -> bytes:
         """The bytes of an object by a name like ``ref:path``. Raises Unreadable."""
+        # git would answer twice, the second time to the next question.
         if "\n" in name:
             raise Absent
         with self._lock:
@@ -124,12 +125,13 @@ class PipedObjects:
         line = os.fsdecode(process.stdout.readline()).rstrip("\n")
         if line == f"{name} missing":
             return Absent()
-        id, found, number = line.split(" ")
+        id, type, number = line.split(" ")
         size = int(number)
+        # The answer to a question that was broken off: the process is out of step.
         if is_id(name) and id != name:
             return None
         try:
-            check_object(found == kind, size, kind, limit)
+            check_object(type == kind, size, kind, limit)
         except Unreadable as why:
             if size > DROPPED:
                 self._close()
@@ -193,26 +195,28 @@ class TreeEntry(NamedTuple):
 
 def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     """The entries of a tree, old modes as today's. Raises Unreadable."""
-    data, found, at = objects.read(id, TREE, limit), [], 0
+    data, entries, at = objects.read(id, TREE, limit), [], 0
     for entry in re.finditer(_ENTRIES % (len(id) // 2), data):
         if entry.start() != at:
             raise Unreadable("is malformed")
         mode, name, oid = entry.groups()
         bits = int(mode, 8)
+        # git of long ago wrote modes such as 100664, too.
         usual = stat.S_IFMT(bits)
         if stat.S_ISREG(bits):
             usual = EXECUTABLE if bits & 0o100 else FILE
-        found.append(TreeEntry(os.fsdecode(name), usual, oid.hex()))
+        entries.append(TreeEntry(os.fsdecode(name), usual, oid.hex()))
         at = entry.end()
     if at != len(data):
         raise Unreadable("is malformed")
-    return found
+    return entries
 
 
 def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
     """The bytes of a tree, with its entries in git's order."""
     return b"".join(
         b"%o %s\0%s" % (entry.mode, os.fsencode(entry.name), bytes.fromhex(entry.id))
+        # git sorts a folder as if its name ended with a slash.
         for entry in sorted(entries, key=lambda x: os.fsencode(x.name) + b"/" * (x.mode == FOLDER))
     )
 

@@ -42,8 +42,8 @@ def read_plain(data: bytes) -> dict[str, Plain]:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise NotPlain("not UTF-8") from None
-    own = read_own(text)
-    return _parse(text) if own is None else own
+    value = read_own(text)
+    return _parse(text) if value is None else value
 
 
 def _parse(text: str) -> dict[str, Plain]:
@@ -102,6 +102,7 @@ class _NotOwn(Exception):
 
 def read_own(text: str) -> dict[str, Plain] | None:
     """The mapping of a text in gitlease's own form, None when it is in any other."""
+    # Line breaks of other kinds, and what YAML forbids, are for the parser to judge.
     if not text.endswith("\n") or not text.replace("\n", "").isprintable():
         return None
     lines = text[:-1].split("\n")
@@ -113,38 +114,38 @@ def read_own(text: str) -> dict[str, Plain] | None:
 
 
 def _mapping(lines: list[str], at: int, depth: int) -> tuple[dict[str, Plain], int]:
-    indent, found = "  " * depth, dict[str, Plain]()
+    indent, mapping = "  " * depth, dict[str, Plain]()
     while at < len(lines) and lines[at].startswith(indent):
         item = _ITEM.fullmatch(lines[at], len(indent))
         if item is None:
             break
         key, scalar = item.groups()
         at += 1
-        if key in found or depth > 2:
+        if key in mapping or depth > 2:
             raise _NotOwn
         if scalar is not None:
-            found[key] = _own_scalar(scalar)
+            mapping[key] = _own_scalar(scalar)
         elif at < len(lines) and lines[at].startswith(indent + "  - "):
-            found[key], at = _items(lines, at, depth + 1)
+            mapping[key], at = _items(lines, at, depth + 1)
         else:
-            found[key], at = _mapping(lines, at, depth + 1)
-    if not found:
+            mapping[key], at = _mapping(lines, at, depth + 1)
+    if not mapping:
         raise _NotOwn
-    return found, at
+    return mapping, at
 
 
 def _items(lines: list[str], at: int, depth: int) -> tuple[list[Plain], int]:
-    dash, found = "  " * depth + "- ", list[Plain]()
+    dash, items = "  " * depth + "- ", list[Plain]()
     while at < len(lines) and lines[at].startswith(dash):
         if _ENTRY.fullmatch(lines[at], len(dash)):
-            found.append(_own_scalar(lines[at][len(dash) :]))
+            items.append(_own_scalar(lines[at][len(dash) :]))
             at += 1
         else:
             # An item that is a mapping: its first line stands behind the dash.
             lines[at] = " " * len(dash) + lines[at][len(dash) :]
             value, at = _mapping(lines, at, depth + 1)
-            found.append(value)
-    return found, at
+            items.append(value)
+    return items, at
 
 
 def _own_scalar(text: str) -> Plain:

@@ -64,20 +64,20 @@ def is_main(ref: str, main: Collection[str]) -> bool:
 def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
     """The branches of these remotes by the tracking refs, by their full names there."""
     places = [f"refs/remotes/{name}/" for name in names]
-    found = {}
+    refs = {}
     for oid, ref, symref in _listed(repository, places):
         place = next((x for x in places if ref.startswith(x)), None)
         if place is not None and not symref:
-            found[HEADS + ref.removeprefix(place)] = oid
-    return found
+            refs[HEADS + ref.removeprefix(place)] = oid
+    return refs
 
 
 def _listed(repository: Repository, places: Sequence[str]) -> list[list[str]]:
     # The id, the name and the symbolic target of each ref.
     if not places:
         return []
-    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
-    return [line.split(" ") for line in os.fsdecode(said.out).splitlines()]
+    result = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
+    return [line.split(" ") for line in os.fsdecode(result.out).splitlines()]
 
 
 def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
@@ -88,8 +88,8 @@ def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
     """
     url = remote  # a push need not go where it is fetched from
     if remote in repository.remote_names():
-        said = ask(repository, "remote", "get-url", "--push", "--", remote)
-        url = next(iter(os.fsdecode(said.out).splitlines() if said.code == 0 else ()), remote)
+        result = ask(repository, "remote", "get-url", "--push", "--", remote)
+        url = next(iter(os.fsdecode(result.out).splitlines() if result.code == 0 else ()), remote)
     try:
         now = heads_asked(repository, url, seconds=SECONDS)
     except (Unavailable, Denied):
@@ -105,8 +105,8 @@ def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[
 
     Raises Unavailable and Denied.
     """
-    said = _ask_remote(repository, "ls-remote", "--quiet", "--heads", "--", remote, seconds=seconds)
-    return {ref: oid for ref, oid in refs_in(said, seconds).items() if ref.startswith(HEADS)}
+    done = _ask_remote(repository, "ls-remote", "--quiet", "--heads", "--", remote, seconds=seconds)
+    return {ref: oid for ref, oid in refs_in(done, seconds).items() if ref.startswith(HEADS)}
 
 
 def _ask_remote(repository: Repository, *words: str, seconds: float) -> GitResult:
@@ -115,24 +115,24 @@ def _ask_remote(repository: Repository, *words: str, seconds: float) -> GitResul
     return run_git(words, cwd=folder, timeout=seconds, env=env, repository=True)
 
 
-def refs_in(said: GitResult, seconds: float) -> dict[str, str]:
+def refs_in(result: GitResult, seconds: float) -> dict[str, str]:
     """The answer of ``git ls-remote``: full names of refs with their ids.
 
     Raises Unavailable and Denied.
     """
-    if said.code or said.timed_out:
+    if result.code or result.timed_out:
         raise _failure(
-            said, seconds, "the remote refused to be read", "the remote cannot be reached"
+            result, seconds, "the remote refused to be read", "the remote cannot be reached"
         )
-    lines = (line.partition("\t") for line in os.fsdecode(said.out).splitlines())
+    lines = (line.partition("\t") for line in os.fsdecode(result.out).splitlines())
     return {ref: oid for oid, _, ref in lines if is_id(oid)}
 
 
 def _failure(
-    said: GitResult, seconds: float, denied: str, unreachable: str
+    result: GitResult, seconds: float, denied: str, unreachable: str
 ) -> Denied | Unavailable:
-    detail = detail_of(said.err.splitlines(), said, seconds)
-    if not said.timed_out and denies(said.err):
+    detail = detail_of(result.err.splitlines(), result, seconds)
+    if not result.timed_out and denies(result.err):
         return Denied(f"{denied}: {detail}")
     return Unavailable(f"{unreachable}: {detail}")
 
@@ -145,8 +145,8 @@ def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
             lines = opened.read(MAX_FETCHED).splitlines()
     except (OSError, ValueError):
         return []
-    found = (re.fullmatch(_FETCHED, line) for line in lines)
-    return [(HEADS + x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
+    matches = (re.fullmatch(_FETCHED, line) for line in lines)
+    return [(HEADS + x["branch"], x["oid"]) for x in matches if x and _place(x["place"]) in places]
 
 
 def _place(url: str) -> str:
@@ -156,7 +156,7 @@ def _place(url: str) -> str:
 
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
     """The main branches of these remotes, the default ones and the usual names, with known ids."""
-    found: dict[str, list[str]] = {branch: [] for branch in _USUAL}
+    branches: dict[str, list[str]] = {branch: [] for branch in _USUAL}
     places = {f"refs/remotes/{name}/": name for name in names}
     refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
     headless = set(places)
@@ -164,20 +164,21 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
         for place in places:
             named = symref or ref
             if ref.startswith(place) and named.startswith(place):
-                found.setdefault(named.removeprefix(place), []).append(oid)
+                branches.setdefault(named.removeprefix(place), []).append(oid)
                 headless.discard(place if ref == f"{place}HEAD" else "")
     for place in headless:
         ref, oid = _main_of(repository, places[place]) or ("", "")
         if branch := ref.removeprefix(place):
-            known = found.setdefault(branch, [])
+            known = branches.setdefault(branch, [])
             known += [oid] if oid not in known else []
-    return found
+    return branches
 
 
 def tracked(repository: Repository, ref: str) -> tuple[str, str] | None:
     """The remote and its branch of which a ref of this clone is the copy; None if it is none."""
     words = ("rev-parse", "--verify", "--quiet", "--symbolic-full-name", "--end-of-options", ref)
     full = os.fsdecode(ask(repository, *words).out).strip()
+    # A remote may be called `a/b` beside one that is called `a`.
     for name in sorted(repository.remote_names(), key=len, reverse=True):
         if full.startswith(place := f"refs/remotes/{name}/"):
             return name, full.removeprefix(place)
@@ -188,12 +189,12 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     """Bring this clone's copy of a remote's branch up to date. Raises Unavailable and Denied."""
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
     for _ in range(FETCHES):
-        said = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
-        if not said.code or not any(text in said.err for text in PASSING):
+        result = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
+        if not result.code or not any(text in result.err for text in PASSING):
             break
-    if said.code or said.timed_out:
+    if result.code or result.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"
-        raise _failure(said, FETCH, lacking, lacking)
+        raise _failure(result, FETCH, lacking, lacking)
 
 
 def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: float) -> None:
@@ -217,8 +218,8 @@ def fetched_tip(repository: Repository, main: str) -> str:
         return ""
     remote, branch = source
     words = ("ls-remote", "--quiet", "--", remote, HEADS + branch)
-    said = _ask_remote(repository, *words, seconds=SECONDS)
-    tip = refs_in(said, SECONDS).get(HEADS + branch, "")
+    result = _ask_remote(repository, *words, seconds=SECONDS)
+    tip = refs_in(result, SECONDS).get(HEADS + branch, "")
     if tip and not commit_of(repository, tip):
         fetch_commits(repository, remote, branch, seconds=SENDING)
     return commit_of(repository, tip) if tip else ""
@@ -226,14 +227,14 @@ def fetched_tip(repository: Repository, main: str) -> str:
 
 def commit_of(repository: Repository, name: str) -> str:
     """The full id of the commit that a ref or an id names; ``""`` if it is not here."""
-    said = ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^0")
-    return os.fsdecode(said.out).strip() if said.code == 0 else ""
+    result = ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^0")
+    return os.fsdecode(result.out).strip() if result.code == 0 else ""
 
 
 def commits_behind(repository: Repository, ref: str) -> int:
     """How many commits of a ref HEAD lacks; 0 if git cannot tell."""
-    said = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")
-    return int(said.out) if said.code == 0 else 0
+    result = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")
+    return int(result.out) if result.code == 0 else 0
 
 
 def main_branch(
@@ -245,16 +246,17 @@ def main_branch(
     usual name, else the only branch: a remote that was added by hand has no default branch here.
     Given the time ``now``, remotes are asked where none is known, once an hour at most.
     """
-    found = (_main_of(repository, name) for name in names)
-    known = next((ref for ref, _ in filter(None, found)), None)
+    each = (_main_of(repository, name) for name in names)
+    known = next((ref for ref, _ in filter(None, each)), None)
     if known or now is None:
         return known
     for name in names:
         notes, key = notes_of(repository.common_dir), remote_key(repository, name)
+        # Noted before the answer: a remote that gives none is not asked again for an hour either.
         if notes.is_due(BRANCHES, key, every=ASK_EVERY, now=now):
             words = ("ls-remote", "--quiet", "--symref", "--", name, "HEAD")
-            said = _ask_remote(repository, *words, seconds=SECONDS)
-            if symref := re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", said.out):
+            result = _ask_remote(repository, *words, seconds=SECONDS)
+            if symref := re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", result.out):
                 notes.put(BRANCHES, key, os.fsdecode(symref[1]), at=now)
     return main_branch(repository, names)
 
@@ -266,8 +268,8 @@ def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
     likely = [branch_noted(repository, name), *_USUAL, configured or ""]
     refs = [f"{place}{branch}" for branch in likely if branch]
     listed = _listed(repository, [f"{place}HEAD", *refs])
-    found = {ref: (symref or ref, oid) for oid, ref, symref in listed}
-    named = next((found[x] for x in (f"{place}HEAD", *refs) if x in found), None)
+    by_ref = {ref: (symref or ref, oid) for oid, ref, symref in listed}
+    named = next((by_ref[x] for x in (f"{place}HEAD", *refs) if x in by_ref), None)
     if named is None:
         every = [(ref, oid) for oid, ref, symref in _listed(repository, [place]) if not symref]
         named = every[0] if len(every) == 1 else None
@@ -349,9 +351,9 @@ def outgoing(
             target = push.remote_ref.removeprefix(HEADS)
             tips = [oid for name, ids in main.items() if name != target for oid in ids]
             kept, instead = [push.remote_oid, *tips], [*tips, *main.get(target, ())]
-            found, cut = _beyond(repository, push, kept, instead)
+            new, cut = _beyond(repository, push, kept, instead)
             known_already = set(push.commits)
-            again = tuple(x for x in found if x not in known_already)
+            again = tuple(x for x in new if x not in known_already)
             asked[n] = replace(push, again=again, cut=push.cut or cut)
     return asked
 
@@ -382,6 +384,7 @@ def _push(line: str, ref_prefix: str) -> Push:
     words = line.rstrip("\r\n").rsplit(" ", 3)
     if len(words) != 4 or not (is_id(words[1]) and is_id(words[3]) and words[2]):
         raise Invalid(f"git's pre-push hook got a line that cannot be read: {shown(line)}")
+    # git writes zeros for no commit.
     local, remote = (word.strip("0") and word for word in (words[1], words[3]))
     return _kind(words[2], local, remote, ref_prefix)
 
@@ -410,8 +413,8 @@ def _by_framework(
 
 
 def _commit(repository: Repository, name: str) -> str:
-    if found := commit_of(repository, name):
-        return found
+    if id := commit_of(repository, name):
+        return id
     raise Invalid(f"there is no commit {shown(name)} to push")
 
 
@@ -420,15 +423,16 @@ def _refs_of(repository: Repository, remote: str) -> list[str]:
     same = names_of(repository, remote)
     if not same:  # a URL of no remote: commits that any remote has are not this push's work
         return ["--remotes"]
-    found = []
+    options = []
     for name in same:
         usual = f"refs/remotes/{name}/"
-        found.append(f"--remotes={name}")
+        options.append(f"--remotes={name}")
+        # A refspec of one's own may keep the remote's branches elsewhere.
         for spec in repository.config.get_all(f"remote.{name}.fetch"):
             kept = spec.partition(":")[2]
             if kept.startswith("refs/") and "*" in kept and not kept.startswith(usual):
-                found.append(f"--glob={kept}")
-    return found
+                options.append(f"--glob={kept}")
+    return options
 
 
 def _beyond(
@@ -442,10 +446,10 @@ def _beyond(
     # the remote's present commit, is not here.
     tips, most = [push.local_oid], MAX_COMMITS + 1
     try:
-        found = rev_range(repository, tips, kept, others=others, most=most, strict=True)
+        commits = rev_range(repository, tips, kept, others=others, most=most, strict=True)
     except Invalid:
-        found = rev_range(repository, tips, instead, others=others, most=most, strict=True)
-    return tuple(commit.id for commit in found[:MAX_COMMITS]), len(found) > MAX_COMMITS
+        commits = rev_range(repository, tips, instead, others=others, most=most, strict=True)
+    return tuple(commit.id for commit in commits[:MAX_COMMITS]), len(commits) > MAX_COMMITS
 
 
 def lost_commits(
@@ -466,18 +470,18 @@ def lost_commits(
     (options of git) have them, and ``others`` those of which ``holders`` may take back their own.
     """
     most = MAX_COMMITS + 1
-    found: dict[str, None] = {}
+    lost: dict[str, None] = {}
     for old, new in landed:
-        gone = rev_range(repository, [old], [new], most=most, strict=strict)
-        found |= dict.fromkeys(commit.id for commit in gone)
-    gone = rev_range(repository, dropped, kept, others=refs, most=most, strict=strict)
-    found |= dict.fromkeys(commit.id for commit in gone)
-    gone = rev_range(repository, others, kept, others=refs, most=most, strict=strict)
+        removed = rev_range(repository, [old], [new], most=most, strict=strict)
+        lost |= dict.fromkeys(commit.id for commit in removed)
+    removed = rev_range(repository, dropped, kept, others=refs, most=most, strict=strict)
+    lost |= dict.fromkeys(commit.id for commit in removed)
+    removed = rev_range(repository, others, kept, others=refs, most=most, strict=strict)
     foreign = (
-        x for x in gone if not all(any(same_person(y, z) for z in holders) for y in x.people)
+        x for x in removed if not all(any(same_person(y, z) for z in holders) for y in x.people)
     )
-    found |= dict.fromkeys(commit.id for commit in foreign)
-    return list(found)[:MAX_COMMITS], max(len(found), len(gone)) > MAX_COMMITS
+    lost |= dict.fromkeys(commit.id for commit in foreign)
+    return list(lost)[:MAX_COMMITS], max(len(lost), len(removed)) > MAX_COMMITS
 
 
 def brought_new(
@@ -498,6 +502,7 @@ def brought_new(
         if not oids:
             return frozenset()
         new = rev_range(repository, tips, oids, most=MAX_COMMITS + 1)
+        # Where there are too many to tell, none counts as known: all are judged again.
         return frozenset(commits) - {x.id for x in new} if len(new) <= MAX_COMMITS else frozenset()
 
     anywhere = had([oid for _, oid in heads])
@@ -525,23 +530,24 @@ def removed(
     moved = [x for x in refs if x.moves]
     kept = {x.new for x in moved if x.new}
     names = {x.ref for x in moved}
+    # ls-remote gives the commit of a tag as `TAG^{}`, and HEAD beside the branch that it is.
     kept |= {
         oid for ref, oid in remote_refs.items() if ref.removesuffix("^{}") not in names | {"HEAD"}
     }
     landed, others = list[tuple[str, str]](), list[str]()
-    for one in moved:
-        old = one.old or remote_refs.get(one.ref, "")
-        if one.became not in REPLACES or not old:
+    for moved_ref in moved:
+        old = moved_ref.old or remote_refs.get(moved_ref.ref, "")
+        if moved_ref.became not in REPLACES or not old:
             continue
         if ask(repository, "cat-file", "-e", old).code != 0:
-            name = one.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
+            name = moved_ref.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
             raise Denied(
                 f"this clone does not have the remote's {name}, so it cannot tell whose work "
                 "would be lost",
                 hints=(f"git fetch {without_secrets(remote)}",),
             )
-        if one.new and is_main(one.ref, main):
-            landed.append((old, one.new))
+        if moved_ref.new and is_main(moved_ref.ref, main):
+            landed.append((old, moved_ref.new))
         else:
             others.append(old)
     return lost_commits(repository, landed=landed, others=others, kept=kept, holders=[holder])
@@ -565,17 +571,18 @@ def removed_by(
     moved = [x for x in pushes if x.kind in (UPDATE, DELETE) and x.remote_oid]
     main = main_branches(repository, names) if moved else {}
     refs, unknown = list[WorkRef](), list[str]()
-    for one in moved:
-        if not is_main(one.remote_ref, main):
+    for push in moved:
+        if not is_main(push.remote_ref, main):
             continue
-        if ask(repository, "cat-file", "-e", one.remote_oid).code != 0:
-            if one.kind == DELETE or forced():
-                unknown.append(one.remote_ref.removeprefix("refs/heads/"))
+        if ask(repository, "cat-file", "-e", push.remote_oid).code != 0:
+            if push.kind == DELETE or forced():
+                unknown.append(push.remote_ref.removeprefix("refs/heads/"))
             continue
-        became = Became.DELETED if one.kind == DELETE else Became.FORCED
-        ancestry = ("merge-base", "--is-ancestor", one.remote_oid, one.local_oid)
-        if one.kind == DELETE or ask(repository, *ancestry).code == 1:
-            refs.append(WorkRef(one.remote_ref, "", one.remote_oid, one.local_oid, became))
+        became = Became.DELETED if push.kind == DELETE else Became.FORCED
+        ancestry = ("merge-base", "--is-ancestor", push.remote_oid, push.local_oid)
+        # Any other status is a failure, not a no.
+        if push.kind == DELETE or ask(repository, *ancestry).code == 1:
+            refs.append(WorkRef(push.remote_ref, "", push.remote_oid, push.local_oid, became))
     if not refs:
         return [], False, tuple(unknown)
     known = refs_known(repository, names)

@@ -76,8 +76,8 @@ class GitConfig:
 
     def entry(self, key: str) -> ConfigEntry | None:
         """Like ``get``, with its place."""
-        found = self._values.get(_canonical(key))
-        return found[-1] if found else None
+        entries = self._values.get(_canonical(key))
+        return entries[-1] if entries else None
 
     def section(self, name: str) -> list[ConfigEntry]:
         """Everything of a section, its subsections included, in git's order."""
@@ -187,16 +187,16 @@ class Repository:
         """The URLs at which git reads and writes a remote, by its name or its URL."""
         named = place in self.remote_names()
         urls = self._urls(place, "url") if named else [place]
-        own = self._urls(place, "pushurl") if named else []
-        urls = urls or own
+        push_urls = self._urls(place, "pushurl") if named else []
+        urls = urls or push_urls
         # git rewrites a URL for pushes only where the remote has no URL of its own for them.
-        for_pushes = [self._rewritten(x, "insteadof") for x in own]
+        for_pushes = [self._rewritten(x, "insteadof") for x in push_urls]
         for_pushes = for_pushes or [
             x for url in urls if (x := self._rewritten(url, "pushinsteadof", usual=""))
         ]
         for_pushes = for_pushes or [self._rewritten(url, "insteadof") for url in urls]
         writes = tuple(dict.fromkeys(for_pushes))
-        word = (own or urls)[0]
+        word = (push_urls or urls)[0]
         if not (stable := self._leads_to(word) == {writes[0]}):
             word = writes[0]
             stable = self._leads_to(word) == {word}
@@ -254,6 +254,7 @@ def discover(start: str) -> Repository:
         raise NotARepository(f"there is no folder {start!r}")
     asked = run_git(_QUESTIONS, cwd=start, timeout=TIMEOUT, repository=True)
     lines = os.fsdecode(asked.out).split("\n")[:-1]
+    # A bare repository has neither prefix nor top level, and fails by the question for the latter.
     no_work_tree = asked.code != 0 and len(lines) == len(_QUESTIONS) - 3
     if asked.timed_out or (asked.code != 0 and not no_work_tree):
         raise _refusal(asked, start)
@@ -290,6 +291,7 @@ def discover(start: str) -> Repository:
 
 def _read_config(start: str) -> GitConfig:
     words = ("config", "--list", "-z", "--show-scope", "--show-origin")
+    # Before git reads: a setting that changes meanwhile makes what is made of these old.
     read_at = time.time_ns()
     asked = run_git(words, cwd=start, timeout=TIMEOUT, repository=True)
     if asked.code != 0 or asked.timed_out:
@@ -336,8 +338,8 @@ def _refusal(asked: GitResult, start: str) -> NotARepository | Invalid:
         return NotARepository("the current folder does not exist any more", hints=(hint,))
     if not os.environ.get("GIT_DIR") and (named := _git_dir_that_is_gone(start)) is not None:
         return _nowhere(named)
-    said = [line.strip() for line in asked.err.splitlines() if line.strip()]
-    first, *more = [line.removeprefix("fatal: ") for line in said] or ["it printed nothing"]
+    lines = [line.strip() for line in asked.err.splitlines() if line.strip()]
+    first, *more = [line.removeprefix("fatal: ") for line in lines] or ["it printed nothing"]
     if first.startswith("not a git repository: "):
         return _nowhere(first.removeprefix("not a git repository: ").strip("'"))
     if first.startswith("not a git repository"):
@@ -359,6 +361,7 @@ AT_LENGTH = {"GIT_FLUSH": "0"}  # a log would be written, and read, commit by co
 _AS_WRITTEN = ("-c", "i18n.logOutputEncoding=")
 # Pathspecs as they are written, whatever the user's environment says.
 PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")}
+# A partial clone would fetch what a question touches, from inside of a hook or while offline.
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 _DENIED = (
@@ -407,6 +410,7 @@ def ask(
         where.append(f"--work-tree={repository.toplevel}")
     return run_git(
         # A daemon that watches files is for its user to start.
+        # Ids must mean what everybody's clone means by them: replaced objects are one user's view.
         ("--no-replace-objects", "-c", "core.fsmonitor=false", *_AS_WRITTEN, *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=timeout,
@@ -419,10 +423,10 @@ def ask(
 
 def ask_line(repository: Repository, *words: str) -> str:
     """Git's answer of one line, ``""`` where it says that there is none. Invalid otherwise."""
-    said = ask(repository, *words)
-    if said.code not in (0, 1) or said.timed_out:
-        raise refusal(said, f"git {words[0]} does not answer")
-    return os.fsdecode(said.out).strip() if said.code == 0 else ""
+    result = ask(repository, *words)
+    if result.code not in (0, 1) or result.timed_out:
+        raise refusal(result, f"git {words[0]} does not answer")
+    return os.fsdecode(result.out).strip() if result.code == 0 else ""
 
 
 @contextmanager
@@ -430,6 +434,7 @@ def lines_as_input(lines: Iterable[str]) -> Iterator[str]:
     """A file that git reads as its standard input."""
     from tempfile import NamedTemporaryFile
 
+    # A file, not a pipe: who writes while git answers may wait for git, which waits for them.
     with NamedTemporaryFile("wb", prefix="gitlease-") as file:
         file.write(os.fsencode("".join(f"{line}\n" for line in lines)))
         file.flush()
@@ -465,16 +470,16 @@ class Pieces:
             self._take(piece)
 
 
-def refusal(said: GitResult, what: str) -> GitFailed:
+def refusal(result: GitResult, what: str) -> GitFailed:
     """``what`` git could not do, with its own reason."""
-    return GitFailed(f"{what}: {reason_of(said)}")
+    return GitFailed(f"{what}: {reason_of(result)}")
 
 
-def answered(said: GitResult, what: str) -> bytes:
+def answered(result: GitResult, what: str) -> bytes:
     """Return git's output. Raises Invalid, which names what failed."""
-    if said.code != 0:
-        raise refusal(said, what)
-    return said.out
+    if result.code != 0:
+        raise refusal(result, what)
+    return result.out
 
 
 # --- why --------------------------------------------------------------------------------------
@@ -487,26 +492,29 @@ def without_secrets(text: str) -> str:
     return re.sub(_QUERY, r"\1", re.sub(_SECRET, r"\1", text))
 
 
-def reason_of(said: GitResult) -> str:
+def reason_of(result: GitResult) -> str:
     """git's reason, on one line."""
-    if said.timed_out:
+    if result.timed_out:
         return "git did not answer in time"
-    lines = [line.strip() for line in said.err.splitlines() if line.strip()] or ["it said nothing"]
-    told = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
-    told = told.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
-    return "".join(c if c.isprintable() else " " for c in told)[:300]
+    lines = [line.strip() for line in result.err.splitlines() if line.strip()] or [
+        "it said nothing"
+    ]
+    reason = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
+    reason = reason.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
+    # A remote's words are printed: they must not move a terminal's cursor.
+    return "".join(c if c.isprintable() else " " for c in reason)[:300]
 
 
-def denies(said: str) -> bool:
+def denies(text: str) -> bool:
     """Return whether what git said tells of a refusal: wrong credentials, missing rights."""
-    return re.search(_DENIED, said) is not None
+    return re.search(_DENIED, text) is not None
 
 
-def detail_of(said: Sequence[str], result: GitResult, timeout: float) -> str:
+def detail_of(printed: Sequence[str], result: GitResult, timeout: float) -> str:
     """The most telling line that git or the server said, without secrets."""
     if result.timed_out:
         return f"no answer within {timeout:g}s"
-    lines = [without_secrets(line.strip()) for line in said if line.strip()]
+    lines = [without_secrets(line.strip()) for line in printed if line.strip()]
     useful = [x for x in lines if not x.startswith(_EMPTY_WORDS)]
     chosen = next((x for x in useful if x.startswith(("fatal:", "remote:", "!"))), None)
     rejected = next((x for x in useful if x.startswith("[")), None)
@@ -541,14 +549,15 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
     """
     path = os.path.join(folder_of(repository), name)
     if os.path.isfile(os.path.join(path, ".git")):
-        found = discover(path)
-        if os.path.realpath(found.common_dir) == os.path.realpath(repository.common_dir):
-            return found
+        tree = discover(path)
+        if os.path.realpath(tree.common_dir) == os.path.realpath(repository.common_dir):
+            return tree
         raise Invalid(f"{path} is a work tree of another repository", hints=_MOVE)
     if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
         raise Invalid(f"{path} is no work tree of this repository", hints=_MOVE)
     ref = f"refs/heads/{branch}"
     there = ask_line(repository, "rev-parse", "--verify", "--quiet", ref)
+    # A branch of an earlier run with nothing new begins again at today's base.
     if there and ask(repository, "merge-base", "--is-ancestor", ref, base).code == 0:
         there = ""
     new = [] if there else ["-B", branch, "--no-track"]
@@ -562,9 +571,9 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
         path,
         branch if there else base,
     ]
-    said = ask(repository, *words, timeout=CHECKOUT)
-    if said.code != 0:
-        raise Invalid(f"git worktree add {path}: {reason_of(said)}")
+    result = ask(repository, *words, timeout=CHECKOUT)
+    if result.code != 0:
+        raise Invalid(f"git worktree add {path}: {reason_of(result)}")
     return discover(path)
 
 
@@ -591,6 +600,7 @@ def drop_finished(repository: Repository, name: str, *, branch: str, base: str, 
     files = set(os.fsdecode(changed.out).split("\0")) - {""}
     bare = tree.branch() == branch and tip and changed.code == 0 and files <= {file}
     if bare and remove_worktree(repository, tree) is None:
+        # With what it was: a commit that came meanwhile keeps the branch.
         ask(repository, "update-ref", "-d", ref, tip)
 
 
@@ -616,8 +626,10 @@ def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
     if changed.code != 0 or changed.out:
         return f"{worktree.toplevel} was kept: it has changes that are not committed"
     words = ("worktree", "remove", "--end-of-options", str(worktree.toplevel))
-    said = ask(repository, *words, timeout=CHECKOUT)  # without --force: git itself looks once more
-    return None if said.code == 0 else f"{worktree.toplevel} was kept: {reason_of(said)}"
+    result = ask(
+        repository, *words, timeout=CHECKOUT
+    )  # without --force: git itself looks once more
+    return None if result.code == 0 else f"{worktree.toplevel} was kept: {reason_of(result)}"
 
 
 # --- files at default branches ---------------------------------------------------------------

@@ -50,9 +50,11 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     env = {k: v for k, v in environ.items() if k not in _REPOSITORY_VARIABLES}
     env["LC_ALL"] = "C"  # failures are classified by git's messages
     env["GIT_OPTIONAL_LOCKS"] = "0"  # never refresh the user's index
-    own = environ.get("GIT_ALLOW_PROTOCOL")
-    wanted = ALLOWED_PROTOCOLS if own is None else own.split(":")
+    # A user's list may forbid more than ours does.
+    allowed = environ.get("GIT_ALLOW_PROTOCOL")
+    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
     env["GIT_ALLOW_PROTOCOL"] = ":".join(p for p in wanted if p != "ext")  # it runs commands
+    # Nobody could answer: without it git waits for a password until its time is up.
     if not _interactive():
         env.setdefault("GIT_TERMINAL_PROMPT", "0")
     return env
@@ -71,6 +73,7 @@ def local_variables_cleared(environ: Mapping[str, str]) -> dict[str, str]:
         if kept:
             env[_PARAMETERS] = " ".join(kept)
     count = env.pop(_COUNT, "")
+    # Anybody can set it: a number of any size must not make a loop of it.
     number = int(count) if count.isascii() and count.isdecimal() and len(count) < 5 else 0
     pairs = [(env.pop(f"{_KEY}{n}", None), env.pop(f"{_VALUE}{n}", None)) for n in range(number)]
     pairs = [(k, v) for k, v in pairs if k is None or not _names_a_tree(k)]
@@ -147,6 +150,7 @@ def run_git(
     where the system can: git keeps all of a server's output that has no line break. Raises Invalid
     if git is missing.
     """
+    # A hook's own index and quarantine must hold for questions about the user's repository.
     base = dict(os.environ) if repository else clean_environment(os.environ)
     if repository:
         base |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -162,6 +166,7 @@ def run_git(
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # On a terminal git must stay in its group, or it could not ask for a password there.
             start_new_session=not _interactive(),
         )
     except FileNotFoundError as error:
@@ -177,6 +182,7 @@ def run_git(
         _limit_memory(process.pid, memory)
     try:
         out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err, on_out)
+    # An interrupted command must not leave a git that goes on sending.
     except BaseException:
         _kill(process)
         process.wait()
@@ -215,6 +221,7 @@ def _collect(
             if not events:
                 if timed_out:
                     break  # a process that git left behind holds the pipes open
+                # What a killed git had still to say is read, as far as it comes at once.
                 timed_out, deadline = True, time.monotonic() + AFTER_KILL
                 _kill(process)
             for key, _ in events:
@@ -231,6 +238,7 @@ def _collect(
                 elif on_out is None:
                     chunks.append(data)
                 else:
+                    # The limit is git's: what is made of its output may take longer.
                     began = time.monotonic()
                     on_out(data)
                     deadline += time.monotonic() - began
@@ -248,6 +256,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     # With what it started: a transport helper left alone would go on sending. SIGTERM first: if
     # killed outright, the receiving git of a remote on this machine would leave the ref's lock.
     try:
+        # A git in the group of a terminal is killed alone: the group is the whole command's.
         leads = os.getpgid(process.pid) == process.pid
     except ProcessLookupError:
         return
@@ -347,16 +356,18 @@ def working_parent() -> tuple[int, str]:
 def members_of(group: int) -> frozenset[int]:
     """The processes of a group that run; those that only wait to be reaped do not count."""
     return frozenset(
-        pid for pid, found, state in _processes() if found == group and not _ended(state)
+        pid for pid, leader, state in _processes() if leader == group and not _ended(state)
     )
 
 
 def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
     """Return whether any process of a group but these still runs."""
     try:
+        # Asked first, since to read all of /proc costs more; but it counts those not yet reaped.
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
+    # Some of it may run as another user, whom only /proc or ps would show.
     except PermissionError:
         return True
     return not members_of(group) <= frozenset(spared)
@@ -364,6 +375,7 @@ def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
 
 def signal_group(group: int, signum: int, spared: Collection[int] = ()) -> None:
     """Send a signal to all of a group but these, as far as they may be sent one."""
+    # To the whole group at once where nobody is spared: a process that forks meanwhile gets it too.
     for target in members_of(group) - frozenset(spared) if spared else (-group,):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(target, signum)
@@ -413,7 +425,7 @@ def _processes() -> Iterator[tuple[int, int, str]]:
 
 def _ps(words: list[str]) -> list[str]:
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             ["ps", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -423,7 +435,7 @@ def _ps(words: list[str]) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    return said.stdout.decode("utf-8", "replace").splitlines()
+    return done.stdout.decode("utf-8", "replace").splitlines()
 
 
 # --- the git that a hook runs under: it does not say itself whether a commit is amended -----------
@@ -442,8 +454,8 @@ def commit_words(pid: int | None = None) -> CommitWords | None:
 
     None where it does not show, as in an alias. Never raises.
     """
-    found, words = _git_above(b"commit", pid)
-    return _read(words) if found else None
+    git, words = _git_above(b"commit", pid)
+    return _read(words) if git else None
 
 
 def is_mirror_push() -> bool:
@@ -452,6 +464,7 @@ def is_mirror_push() -> bool:
     What such a push deletes is not among the lines that its hook gets.
     """
     _, words = _git_above(b"push")
+    # git takes any beginning of an option that no other one has.
     return any(word.startswith(b"--mi") and b"--mirror".startswith(word) for word in words)
 
 
@@ -459,6 +472,7 @@ def is_forced_push() -> bool:
     """Return whether the nearest git above this process was told to push by force. Never raises."""
     for word in _git_above(b"push")[1]:
         short = word[:1] == b"-" != word[1:2]
+        # A refspec with + is a push by force as well.
         if word[:1] == b"+" or word.startswith(b"--force") or (short and b"f" in word):
             return True
     return False
@@ -501,6 +515,7 @@ def _read(words: Sequence[bytes]) -> CommitWords:
         elif name == b"--no-amend":
             amend = False
         elif word[:1] == b"-" != word[1:2]:  # short options, of which the last may take a value
+            # In `-am TEXT` the text is the next word, in `-mTEXT` a part of this one.
             first = next((n for n, letter in enumerate(word) if n and letter in _SHORT), None)
             if first == len(word) - 1:
                 next(rest, None)

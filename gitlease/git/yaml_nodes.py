@@ -112,6 +112,7 @@ def read_yaml(text: str, *, max_depth: int, most: int = MAX_VALUES) -> tuple[Nod
         if "nesting depth" in why:  # newer libyaml has a limit of its own
             raise BadYaml("this is nested too deeply", line, place) from None
     except yaml.reader.ReaderError as error:
+        # libyaml counts bytes.
         before = text.encode("utf-8", "replace")[: error.position].decode("utf-8", "ignore")
         why, place, line = str(error.reason), len(before), before.count("\n") + 1
     except (ValueError, OverflowError):
@@ -157,17 +158,17 @@ def _value(node: Node) -> Any:
 
 def fields_of(node: Node, what: str) -> dict[str, Node]:
     """The fields of a node that must be a mapping, called ``what`` in the BadYaml it raises."""
-    found: dict[str, Node] = {}
+    fields: dict[str, Node] = {}
     for key, value in node.need(Shape.MAP, what).pairs:
         if key.shape is not Shape.TEXT:
             raise BadYaml("a key must be a single word", key.line)
         if key.text == "<<" and not key.style:
             raise BadYaml("merge keys are not allowed", key.line)
-        if key.text in found:
-            twice = f"{shown(key.text)} is here twice, first in line {found[key.text].line}"
+        if key.text in fields:
+            twice = f"{shown(key.text)} is here twice, first in line {fields[key.text].line}"
             raise BadYaml(twice, key.line)
-        found[key.text] = value._replace(first=key.first)
-    return found
+        fields[key.text] = value._replace(first=key.first)
+    return fields
 
 
 def _refuse_marks(node: Node) -> None:
@@ -183,16 +184,16 @@ def _refuse_marks(node: Node) -> None:
 
 
 def _document(
-    get_event: Callable[[], Any], length: int, max_depth: int, left: int
+    get_event: Callable[[], Any], length: int, max_depth: int, remaining: int
 ) -> tuple[Node | None, int]:
     import yaml
 
     ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def node(event: Any, depth: int) -> Node:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
             raise BadYaml("there are too many values", 1)
         first, last, kind = event.start_mark, event.end_mark, type(event)
         if kind is yaml.ScalarEvent:

@@ -63,18 +63,19 @@ class PushCase:
         """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
-        self._lost = {one.path for one in lost}
+        self._lost = {path.path for path in lost}
         self._ask_carried, self._along = carried, along
         self._carried: Sequence[PushedCommit] | None = None
         self._believed: dict[str, dict[str, Grant]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
         for layer, head in before.items():
-            own = [x for x in _leases(head) if x.answers_to(self._actor) and not x.parked]
-            about = [x for x in own if x.resource.key in wanted]
+            # What this clone believes as it begins is enforced, not what it learns later.
+            mine = [x for x in _leases(head) if x.answers_to(self._actor) and not x.parked]
+            about = [x for x in mine if x.resource.key in wanted]
             # Whether they ran out or not: for an actor who is nobody, every lease is another's.
             nobody = Viewpoint(Actor(holder=""), DEFAULT_POLICY, session.moment(head))
-            covering = (found.lease for found in nobody.judge(touched, own))
+            covering = (finding.lease for finding in nobody.judge(touched, mine))
             self._believe(layer, (*about, *dict.fromkeys(covering)))
 
     def decide(self, heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
@@ -129,17 +130,19 @@ class PushCase:
         self.warnings = tuple(dict.fromkeys(warnings))
         return steps
 
-    def _blocks(self, found: GuardFinding, layer: str) -> bool:
+    def _blocks(self, finding: GuardFinding, layer: str) -> bool:
         # The holder's own work, or work that has landed, may be carried along.
-        if found.path in self._lost:
+        # Who made it does not matter where the push takes it away.
+        if finding.path in self._lost:
             return True
         if self._carried is None:
+            # Asked only when something would be refused: it costs a connection to the remote.
             self._carried = self._ask_carried()
-        return still_blocks(found, self._carried, layer=layer, actor=self._actor)
+        return still_blocks(finding, self._carried, layer=layer, actor=self._actor)
 
     def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         # In the first layer that has them.
-        found: dict[str, list[Lease]] = {}
+        leases_by_layer: dict[str, list[Lease]] = {}
         for resource in self._require:
             refusals: list[GitleaseError] = []
             for layer, head in heads.items():
@@ -147,15 +150,16 @@ class PushCase:
                     renewal = Renew(id=fresh_id(), actor=self._actor, resource=resource)
                     step = self._session.transaction.decided(head, [renewal])
                     leases = [x for outcome in step.applied.outcomes for x in outcome.leases]
-                    found.setdefault(layer, []).extend(leases)
+                    leases_by_layer.setdefault(layer, []).extend(leases)
                     break
                 except GitleaseError as refusal:
                     refusals.append(refusal)
             else:
                 raise refusals[0]
-        return found
+        return leases_by_layer
 
     def _renewal(self, head: Snapshot, layer: str, along: Sequence[Operation] = ()) -> Decided:
+        # What the push completes need not be renewed along with it.
         ended = {x.resource for x in along if isinstance(x, Complete)}
         grants = tuple(x for x in self._believed.get(layer, {}).values() if x.resource not in ended)
         renewal = Renew(id=fresh_id(), actor=self._actor, grants=grants)
@@ -221,24 +225,24 @@ def fence(
     leases = head.ledger.leases_of(resource) if head.ledger else []
     leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
     live = [x for x in leases if _is_live(x, moment)]
-    found = next((x for x in leases if x.token == token), None)
-    if found is not None and _is_live(found, moment):
-        views = session.views_in(head, [found], moment)
+    granted = next((x for x in leases if x.token == token), None)
+    if granted is not None and _is_live(granted, moment):
+        views = session.views_in(head, [granted], moment)
         return Answer(status="held", leases=views, changed=False, warnings=warnings)
     loss: Loss | None = None  # only a notice in the ledger could tell
-    if found is not None:
-        state = f"it is {found.state.value}"
-        if found.state is State.ACTIVE:
-            state = "it is parked" if found.parked else "it expired"
+    if granted is not None:
+        state = f"it is {granted.state.value}"
+        if granted.state is State.ACTIVE:
+            state = "it is parked" if granted.parked else "it expired"
         else:
             loss = Loss.RELEASED_ELSEWHERE
     elif live:
         state = f"{live[0].holder} has it with token {live[0].token}"
-        own = live[0].same_holder(session.actor)
-        loss = Loss.RELEASED_ELSEWHERE if own else Loss.TAKEN_OVER
+        same = live[0].same_holder(session.actor)
+        loss = Loss.RELEASED_ELSEWHERE if same else Loss.TAKEN_OVER
     else:
         state = "nobody holds it"
-    held = "is not held" if found is None else "is no longer held"
+    held = "is not held" if granted is None else "is no longer held"
     refusal = LeaseLost(
         f"{resource} {held} with token {token}: {state}",
         resource=resource.text,
@@ -307,9 +311,9 @@ class FencedPush:
         unfenced: bool,
         tell: Callable[[str], None],
     ) -> PushAnswer:
-        if any(one.reason for one in plan.refs):
-            own = [x for x in plan.refs if x.reason and "atomic push failed" not in x.reason]
-            refused = [x for x in own or plan.refs if x.reason]
+        if any(ref.reason for ref in plan.refs):
+            causes = [x for x in plan.refs if x.reason and "atomic push failed" not in x.reason]
+            refused = [x for x in causes or plan.refs if x.reason]
             why = "; ".join(f"{x.ref}: {x.reason}" for x in refused)
             way = "integrate the remote's commits first: git pull"
             hints = (way,) if "fetch first" in why or "non-fast-forward" in why else ()
@@ -340,6 +344,7 @@ class FencedPush:
             return replace(answer, warnings=answer.warnings + case.warnings)
         steps = self._send(plan, case, tell)
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
+        # Nothing of the ledger goes along: the work is pushed alone, as by git.
         for line in self._work.land(plan.push) if not changed else ():
             tell(line)
         self._work.follow(plan)

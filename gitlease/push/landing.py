@@ -167,6 +167,7 @@ class Lander:
         if resource.is_path:
             raise UsageError(f"{resource} is a path, {otherwise}")
         self._fetch()
+        # After the fetch, which may show what another work tree has landed meanwhile.
         if (landed := self._landed_before(view)) is not None:
             return landed
         mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
@@ -175,6 +176,7 @@ class Lander:
             why = NotFound(f"{resource} is not a task, {otherwise}")
             raise edges.on_a_branch(resource) or why
         forgotten = self._check_changes(view)
+        # The check and the line of waiters may take longer than the lease lasts.
         with self._keep(resource):
             landed = self._carry_out()
         return replace(landed, warnings=(*forgotten, *landed.warnings))
@@ -186,38 +188,38 @@ class Lander:
 
     def _only_one(self, view: LedgerView) -> Resource:
         actor = self._session.actor
-        own = {
+        mine = {
             x.resource: None
             for x in view.leases
             if x.state is State.ACTIVE and not x.parked and not x.resource.is_path
             if x.answers_to(actor) and holder_has(x, view.moment)
         }
-        if not own:  # an interrupted landing may have completed it
+        if not mine:  # an interrupted landing may have completed it
             named = self._named(self._replay.read(self._head))
             ended = (x for x in view.leases if (x.resource.key, x.token) in named)
-            own = {x.resource: None for x in ended if x.same_holder(actor)}
-        if len(own) == 1:
-            return next(iter(own))
-        names = [x.text for x in own]
+            mine = {x.resource: None for x in ended if x.same_holder(actor)}
+        if len(mine) == 1:
+            return next(iter(mine))
+        names = [x.text for x in mine]
         raise UsageError(
-            f"you hold several tasks here: {', '.join(names)}" if own else "you hold no task here",
+            f"you hold several tasks here: {', '.join(names)}" if mine else "you hold no task here",
             hints=tuple(hint("", "land", resource=x) for x in names) or ("name the task to land",),
         )
 
     def _landed_before(self, view: LedgerView) -> Landed | None:
         """The earlier landing; None if it is to land now. Raises the refusal if it is not held."""
         session, resource, refusal = self._session, self._resource, None
-        own = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
+        mine = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
         try:
             renewal = Renew(id=fresh_id(), actor=session.actor, resource=resource)
             session.transaction.decided(view.head, [renewal])
         except GitleaseError as error:
-            refusal, own = error, [x for x in own if x.state is State.COMPLETED]
-        there = merged(self._repository, self._ref, session.layer, own)
-        task = self._task_at(self._ref) if there or own else None
+            refusal, mine = error, [x for x in mine if x.state is State.COMPLETED]
+        there = merged(self._repository, self._ref, session.layer, mine)
+        task = self._task_at(self._ref) if there or mine else None
         rest = self._replay.between(self._ref, self._head)
         if refusal is not None and task is not None and task.is_done and not rest:
-            there = there or own  # without a trailer, or with one on another branch as well
+            there = there or mine  # without a trailer, or with one on another branch as well
         if there and (refusal is not None or not rest) and (task is None or task.is_done):
             leases = session.views_in(view.head, there)
             if refusal is None:  # a landing without a fence was interrupted after its push
@@ -225,7 +227,7 @@ class Lander:
             named = f"--grep=^Gitlease: {trailer(there[0], session.layer)}$"
             tip = ask_line(self._repository, "rev-list", "-1", named, self._ref, "--")
             return replace(self._landed(tip or self._head), already=True, leases=leases)
-        if refusal is not None and own:
+        if refusal is not None and mine:
             why = f"{resource} is completed, but its work is not on {self._base}"
             raise PolicyRefused(why, hints=(hint("to push it all the same: {}", "push"),))
         if refusal is not None:
@@ -243,13 +245,11 @@ class Lander:
         )
 
     def _check_changes(self, view: LedgerView) -> list[str]:
-        """Raise Invalid for changes that are not committed; a warning of new files.
-
-        The caller's edges may be: that of the task lands, and those of others stay as they are.
-        """
+        """Raise Invalid for changes that are not committed; a warning of new files."""
+        # The caller's edges need not be: the task's lands, and those of others stay as they are.
         git, actor = self._git, self._session.actor
-        said = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
-        changed = [os.fsdecode(x) for x in said.split(b"\0") if x]
+        listing = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
+        changed = [os.fsdecode(x) for x in listing.split(b"\0") if x]
         self._stash = "--autostash " if changed else ""
         tasks = {x.file: x for x in self._session.edges.files.read().tasks} if changed else {}
         held = {x.resource for x in view.leases if x.same_holder(actor)}
@@ -288,8 +288,8 @@ class Lander:
             if is_back or not isinstance(error, GitleaseError):
                 raise
             name, was = self._branch.removeprefix("refs/heads/"), self._head[:12]
-            left = f"files changed meanwhile: {name} stays as it is, and was at {was} before"
-            raise error.with_(hints=(*error.hints, left)) from None
+            moved = f"files changed meanwhile: {name} stays as it is, and was at {was} before"
+            raise error.with_(hints=(*error.hints, moved)) from None
 
     def _try(self) -> Landed | None:
         self._fetch()
@@ -303,6 +303,7 @@ class Lander:
             return self._push(onto, tip)
         except PushRefused:
             self._fetch()
+            # The base did not move: it was refused for another reason, and would be again.
             if commit_of(self._repository, self._ref) == onto:
                 raise
             return None
@@ -320,6 +321,7 @@ class Lander:
                 best, since = ahead, clock.now()
             if line.runs_out(TICKET / 2):
                 line.take(TICKET)
+            # Whoever is first may be dead: their place must not hold up all others.
             if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
                 return
             self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
@@ -348,6 +350,7 @@ class Lander:
             if by_merge:
                 return replay.merged(onto, head, f"Merge branch '{name}'")
             with suppress(MergeConflict):
+                # Without the commits of the edge, which the finished task would only take back.
                 return replay.replayed(onto, work)
             return replay.replayed(onto, commits)
         except MergeConflict as conflict:
@@ -390,8 +393,8 @@ class Lander:
         return same_person(data.email, self._session.actor.holder)
 
     def _is_unpushed(self, commit: str) -> bool:
-        said = self._git.run("rev-list", "-1", commit, "--not", "--remotes", "--")
-        return said.code == 0 and said.out.decode().strip() == commit
+        result = self._git.run("rev-list", "-1", commit, "--not", "--remotes", "--")
+        return result.code == 0 and result.out.decode().strip() == commit
 
     def _finished(self, onto: str, tip: str) -> str:
         """The commit with the task's status, and with the trailer of its lease."""
@@ -404,6 +407,7 @@ class Lander:
             return tip
         trailers = [trailer(x, self._session.layer) for x in self._leases]
         folds = data.plain and self._is_own(data)
+        # Made anew is only one's own last commit, unsigned and seen by nobody else.
         if new and folds and self._is_unpushed(tip):
             message = with_trailers(data.message, trailers, MessageReading())
             return replay.commit(tree, data.parents, message, like=data)
@@ -420,6 +424,7 @@ class Lander:
         if task is None:
             return None
         known = self._session.known_records(self._resource)
+        # Where others work on other scopes of it, only the caller's part is done.
         others = any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
         word = self._session.edges.rules.word(Progress.DONE)
         entry = self._git.committed(tip, [task.file])[task.file]
@@ -445,21 +450,21 @@ class Lander:
         """Move the branch, the index and the work tree to a commit."""
         git = self._git
         if self._edge is not None:
+            # git would not move over a changed file; the edge is in what lands, or is put back.
             git.ask("checkout", "-q", "HEAD", "--", self._edge[0], what="git cannot check out")
         if git.tip() != (self._branch, tip):
-            said = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
-            if said.code != 0:
+            # --keep refuses where a file of the user's would be lost.
+            result = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
+            if result.code != 0:
                 way = "if a file of yours is in the way, commit it or put it aside with git stash"
-                why = f"the work tree cannot be changed: {reason_of(said)}"
+                why = f"the work tree cannot be changed: {reason_of(result)}"
                 raise Invalid(why, hints=(way,))
             self._at = tip
 
     def _go_back(self) -> bool:
-        """Restore the branch and the work tree as they were found, where nothing else moved them.
-
-        Never fails; says whether it did.
-        """
+        """Restore branch and work tree, unless something else moved them. Never fails; whether."""
         with suppress(GitleaseError, OSError):
+            # A check may have made commits, which must not be reset away.
             if self._git.tip() == (self._branch, self._at):
                 self._move(self._head)
                 if self._edge is not None:
@@ -478,6 +483,7 @@ class Lander:
                 cwd=self._git.toplevel,
                 env=local_variables_cleared(os.environ),
                 stdin=subprocess.DEVNULL,
+                # Standard output is for the answer, perhaps as JSON.
                 stdout=sys.stderr,
                 preexec_fn=on_parent_death(signal.SIGKILL),
             )
@@ -493,6 +499,7 @@ class Lander:
                 if _ended(process, UNENDING) is None:
                     process.kill()
                 raise
+        # A check that commits would land what it has not judged.
         if status or self._git.tip() != (self._branch, self._at):
             why = f"ended with status {status}" if status else "ran while the branch moved on"
             raise CheckFailed(f"{shlex.join(words)[:200]} {why}: nothing has landed")
@@ -544,8 +551,8 @@ class Lander:
 def unknown_files(repository: Repository) -> list[str]:
     """The files and whole folders of a work tree that are not in git, and not ignored."""
     words = ("--others", "--exclude-standard", "--directory", "--no-empty-directory")
-    said = ask(repository, "ls-files", "-z", *words)
-    return [os.fsdecode(x) for x in said.out.split(b"\0") if x]
+    result = ask(repository, "ls-files", "-z", *words)
+    return [os.fsdecode(x) for x in result.out.split(b"\0") if x]
 
 
 def find_target(
@@ -565,11 +572,11 @@ def find_target(
         if ask(repository, "check-ref-format", "--branch", base).code != 0:
             raise UsageError(f"{shown(base)} is no name of a branch")
         return name, base
-    found = tracked(repository, main() or "")
-    if found is None or found[0] != name:
+    target = tracked(repository, main() or "")
+    if target is None or target[0] != name:
         way = hint("name it: {}", base="BRANCH")
         raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
-    return found
+    return target
 
 
 def fetch_target(

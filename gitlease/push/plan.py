@@ -119,9 +119,9 @@ def work_at(
 
 def elsewhere(location: Location, place: str) -> UsageError:
     """The refusal of a push to another repository than the ledger's."""
-    own = location.name or without_secrets(location.url or "")
+    home = location.name or without_secrets(location.url or "")
     return UsageError(
-        f"the ledger is on {own}, but this would push to {without_secrets(place)}: work "
+        f"the ledger is on {home}, but this would push to {without_secrets(place)}: work "
         "and lease move together only within one repository",
         hints=("git push pushes there without a fence",),
     )
@@ -140,6 +140,7 @@ def unfollowed(
     if name == push.url or _follower(f"{prefix}/any", specs) is None:
         return push, ()
     words = list(push.words)
+    # By the URL the settings of the remote's name do not hold any more.
     program = config.get(f"remote.{name}.receivepack")
     words += [f"--receive-pack={program}"] if program else []
     proxy = config.get(f"remote.{name}.proxy")
@@ -158,9 +159,10 @@ def _default_remote(repository: Repository) -> str:
     keys = [f"branch.{branch}.pushremote"] if branch else []
     keys += ["remote.pushdefault"]
     keys += [f"branch.{branch}.remote"] if branch else []
-    found = next((value for key in keys if (value := config.get(key))), None)
+    # In the order in which git itself looks.
+    name = next((value for key in keys if (value := config.get(key))), None)
     names = repository.remote_names()
-    return found or (names[0] if len(names) == 1 else "origin")
+    return name or (names[0] if len(names) == 1 else "origin")
 
 
 def _follower(ref: str, specs: Sequence[str]) -> str | None:
@@ -206,6 +208,7 @@ _BY_GIT = (
 def split_output(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
     """The lines that hooks printed, and git's own after them; None if git has none."""
     lines = result.out.decode("utf-8", "replace").splitlines()
+    # A hook may print such a line, too: git's is the last one.
     starts = [n for n, line in enumerate(lines) if line.startswith("To ")]
     if not starts and result.code == 0 and lines[-1:] == ["Done"]:
         return tuple(lines[:-1]), []  # without any ref git does not even print the remote
@@ -358,8 +361,9 @@ class GitWork:
         before["HEAD"] = self._id_of("HEAD")
         # Hooks get the user's own encoding; only git's messages are in English.
         env = {JUDGED: push.remote, "LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""}
-        own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
-        env |= {"LC_CTYPE": own} if own else {}
+        locale = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+        env |= {"LC_CTYPE": locale} if locale else {}
+        # The ids in the output are read as data, so they must be whole.
         full = [("core.abbrev", "no"), ("push.pushOption", "")]
         output = OutputFilter(tell)
         result = run_in(
@@ -372,10 +376,10 @@ class GitWork:
         if lines is None:
             raise failure(result, self._seconds)
         refs = [x for line in lines if (x := self._ref(line, before)) is not None]
-        for one in refs:
-            if one.ref.startswith(f"{self._prefix}/"):
+        for planned in refs:
+            if planned.ref.startswith(f"{self._prefix}/"):
                 raise UsageError(
-                    f"{one.ref} is a ledger of leases, which only changes of leases move",
+                    f"{planned.ref} is a ledger of leases, which only changes of leases move",
                     hints=("name the branches and tags to be pushed",),
                 )
         follows = request.upstream or any("\t" not in line and line != "Done" for line in lines)
@@ -403,8 +407,8 @@ class GitWork:
 
     def _id_of(self, name: str) -> str:
         words = ("rev-parse", "-q", "--verify", "--end-of-options", name)
-        said = ask(self._repository, *words)
-        return (os.fsdecode(said.out).split() or [""])[-1] if said.code == 0 else ""
+        result = ask(self._repository, *words)
+        return (os.fsdecode(result.out).split() or [""])[-1] if result.code == 0 else ""
 
     def _ref(self, line: str, before: Mapping[str, str]) -> WorkRef | None:
         flag, tab, rest = line.partition("\t")
@@ -423,12 +427,12 @@ class GitWork:
 
     def _upstreams(self, refs: Sequence[WorkRef]) -> tuple[tuple[str, str], ...]:
         current = self._repository.branch()
-        found = []
-        for one in refs:
-            source = f"{_BRANCH}{current}" if one.source == "HEAD" and current else one.source
-            if source.startswith(_BRANCH) and one.ref.startswith(_BRANCH):
-                found.append((source.removeprefix(_BRANCH), one.ref))
-        return tuple(found)
+        pairs = []
+        for ref in refs:
+            source = f"{_BRANCH}{current}" if ref.source == "HEAD" and current else ref.source
+            if source.startswith(_BRANCH) and ref.ref.startswith(_BRANCH):
+                pairs.append((source.removeprefix(_BRANCH), ref.ref))
+        return tuple(pairs)
 
     def brought(self, plan: PlannedPush) -> PushedWork:
         """The paths touched by the commits that a push would bring, or take away.
@@ -457,6 +461,7 @@ class GitWork:
     def _lost(self, plan: PlannedPush) -> tuple[list[str], bool]:
         if not any(x.moves and x.became in REPLACES for x in plan.refs):
             return [], False
+        # By the remote's own word: the tracking refs need not have all of its branches.
         there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
         place = self._location.name or self._location.url or ""
         names = names_of(self._repository, place)
@@ -482,6 +487,7 @@ class GitWork:
             there = remote_refs(push, timeout=TIME_LIMIT)
         except (Unavailable, Denied) as error:
             raise unknown(f"{pushed.detail}; {error.message}") from None
+        # What the remote has decides, not what git says: an answer may be lost on the way.
         if all(there[x.ref] == x.new for x in push.refs):
             return pushed.said
         if pushed.cause is Cause.UNREACHABLE:

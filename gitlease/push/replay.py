@@ -61,8 +61,8 @@ class CommitData:
     @property
     def email(self) -> str:
         """The author's address."""
-        found = re.fullmatch(_AUTHOR, self.author)
-        return os.fsdecode(found[2]) if found else ""
+        match = re.fullmatch(_AUTHOR, self.author)
+        return os.fsdecode(match[2]) if match else ""
 
     @property
     def text(self) -> str:
@@ -103,8 +103,8 @@ class Replay:
 
     def bases(self, onto: str, head: str) -> list[str]:
         """The best common ancestors of two commits."""
-        said = self._git.run("merge-base", "--all", onto, head)
-        return said.out.decode().split() if said.code == 0 else []
+        result = self._git.run("merge-base", "--all", onto, head)
+        return result.out.decode().split() if result.code == 0 else []
 
     def replayed(self, onto: str, commits: Sequence[str]) -> str:
         """Copies of these commits, which have one parent each, on top of ``onto``; the last's id.
@@ -121,6 +121,7 @@ class Replay:
                 continue
             tree = self._merge([parent], tip, commit)
             same = self._tree_of(tip) == tree
+            # A commit that was empty from the start is kept, as git rebase does.
             if same and (not data.parents or self._tree_of(parent) != data.tree):
                 continue
             tip = self.commit(tree, (tip,), data.message, like=data)
@@ -143,9 +144,11 @@ class Replay:
         if like is not None and (author := re.fullmatch(_AUTHOR, like.author)) is not None:
             names = zip(("NAME", "EMAIL", "DATE"), author.groups(), strict=True)
             env = {f"GIT_AUTHOR_{name}": os.fsdecode(value) for name, value in names}
+            # Without @ git would take a short number for another form of date.
             env["GIT_AUTHOR_DATE"] = "@" + env["GIT_AUTHOR_DATE"]
         words += ["commit-tree", *(["-S"] if is_on(signs) else [])]
         words += [word for parent in parents for word in ("-p", parent)]
+        # By a file: git would end a message of arguments with a line break of its own.
         with TemporaryDirectory(prefix="edge-", dir=self._git.state) as folder:
             name = os.path.join(folder, "message")
             with open(name, "wb") as file:
@@ -161,15 +164,15 @@ class Replay:
             words = [f"--work-tree={tree}", *_PLAIN]
             self._ask(*words, "read-tree", ours, what="git cannot merge", index=index)
             merge = (*words, "merge-recursive", *bases, "--", ours, theirs)
-            said = self._git.run(*merge, timeout=CHECKOUT, index=index)
-            if said.code == 0:
+            result = self._git.run(*merge, timeout=CHECKOUT, index=index)
+            if result.code == 0:
                 done = (*words, "write-tree", "--missing-ok")
                 return self._ask(*done, what="git cannot merge", index=index)
             unmerged = self._git.run(*words, "ls-files", "-u", "-z", "--full-name", index=index).out
         names = (os.fsdecode(x).partition("\t")[2] for x in unmerged.split(b"\0"))
         files = tuple(dict.fromkeys(filter(None, names)))
-        if said.code != 1 or said.timed_out or not files:
-            raise Invalid(f"git cannot merge: {reason_of(said)}")
+        if result.code != 1 or result.timed_out or not files:
+            raise Invalid(f"git cannot merge: {reason_of(result)}")
         raise MergeConflict(f"conflict in {listed(files)}", files=files)
 
     def _tree_of(self, commit: str) -> str:

@@ -38,6 +38,7 @@ def check_executable(word: str, *, env: Mapping[str, str] = os.environ, cwd: str
             raise CannotExecute(f"{word} cannot be executed")
         return
     where = env.get("PATH", os.defpath)
+    # A relative folder of PATH begins where the command will run.
     folders = os.pathsep.join(os.path.join(cwd, folder) for folder in where.split(os.pathsep))
     if shutil.which(word, path=folders) is None:
         file = shutil.which(word, mode=os.F_OK, path=folders)
@@ -50,6 +51,7 @@ def run_with_input(words: Sequence[str], text: str) -> int:
     """Run a command with ``text`` as its input, which it need not read; its status, or 127."""
     try:
         return subprocess.run(words, input=text.encode(), check=False).returncode
+    # A command need not read its input.
     except BrokenPipeError:
         return 0
     except OSError:
@@ -93,6 +95,7 @@ def fork_into_background(
     when this process dies, if the system can do that. Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    # Output may be secret, and a person's umask may let everybody read.
     opened = os.open(log, flags, 0o600)
     share(log, opened)
     receive, send = os.pipe()
@@ -101,6 +104,7 @@ def fork_into_background(
     if os.fork() == 0:
         if with_parent:
             die_with_us()
+            # The parent may have died before the request for its death was made.
             if os.getppid() != parent:
                 os._exit(FAULT)  # it is dead already
         _work_alone(opened, receive, send, work)
@@ -122,6 +126,7 @@ def _work_alone(
     status = FAULT
     try:
         os.close(receive)
+        # A terminal that closes must not take the run with it.
         os.setsid()
         # What this process was started with is closed: nobody should wait for this one to close
         # it. What was opened since is not inherited by commands, and may be in use.
@@ -133,6 +138,7 @@ def _work_alone(
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, handle in enumerate((nothing, log, log)):
             os.dup2(handle, number)
+        # The parent's handlers would treat a signal for the run as one of their own.
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(signum, signal.SIG_DFL)
         status = work(report)
@@ -141,6 +147,7 @@ def _work_alone(
             traceback.print_exc()
     finally:
         _flush()
+        # Not sys.exit: what the parent has registered for its own end must not run in the fork.
         os._exit(status)
 
 
@@ -153,6 +160,7 @@ def _flush() -> None:
 def foreground_group() -> int | None:
     """The process group that the controlling terminal talks to; None without a terminal."""
     try:
+        # Streams may be redirected; the terminal itself says whose turn it is.
         handle = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
         return None

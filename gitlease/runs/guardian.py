@@ -202,6 +202,7 @@ class Watch:
         if asked:
             over = self._now() + self._grace
             over = over if self._until is None else min(over, self._until)
+            # A stopped process gets TERM only once it goes on.
             self._group.send(signal.SIGTERM, signal.SIGCONT)
             while self._now() < over:
                 if not self._group.is_left:
@@ -212,6 +213,7 @@ class Watch:
 
 def main(words: list[str]) -> None:
     """Guard; the words are the descriptor of the line, and the grace."""
+    # What ends the run, or a terminal's whole group, must leave whoever ends the command.
     for signum in IGNORED:
         signal.signal(signum, signal.SIG_IGN)
     name_this_process(NAME)

@@ -153,6 +153,7 @@ class Heartbeat:
             if batch or notices:
                 self._changed.notify_all()
             wishes = self._keeping.wishes()
+        # Without the lock: a listener may call back, or take its time.
         _notify(notices)
         if wishes is not None:
             self._keeping.ask(wishes)
@@ -250,6 +251,7 @@ def new_heartbeat(
     """
 
     def open_ledger(limit: float) -> LedgerSession:
+        # As the person: one heartbeat renews the grants of several runs.
         return place.again(no_session=True, time_limit=limit, patience=2 * limit).ledger
 
     clock = place.ledger.clock
@@ -293,6 +295,7 @@ def at_the_end(place: runs.RunPlace, lease_ids: Collection[str]) -> LedgerSessio
         leases = place.ledger.own_live()
     if ends := [x.expires_at for x in leases if x.lease_id in lease_ids]:
         seconds = (max(ends) - place.ledger.clock.now().wall_ms) / MS
+        # A remote that is away must not hold up the end of a run for longer than its lease lasts.
         limit = round(max(ENDING_LEAST, min(ENDING, seconds / CONTACTS)), 1)
     return place.again(time_limit=limit, patience=ENDING).ledger
 

@@ -120,6 +120,7 @@ def claim_to_run(
             return engine.claim.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
+    # The claim may have arrived, whenever the signal came.
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
             _take_back(place, resources)
@@ -157,6 +158,8 @@ class LeasedCommand:
                     raise LeaseLost(
                         "its time was over before the command could be started", loss=Loss.EXPIRED
                     )
+                # Before it starts: a kill in between must not leave a lease that no command of the
+                # clone ends.
                 remember(self.place, self.record)
 
                 def note() -> None:
@@ -252,6 +255,7 @@ class LeasedCommand:
         """
         lost_ids = {loss.hold.grant.lease_id for loss in lost}
         grants = [x for x in self._grants_left() if x.lease_id not in lost_ids]
+        # What its session held before was not this run's to take.
         joined = {view.lease_id for view in self.answer.leases if view.renewals}
         granted = [x for x in grants if x.lease_id not in joined]
         bound = [x for x in grants if x.lease_id in self.answer.bound]
@@ -261,8 +265,13 @@ class LeasedCommand:
                 ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
                 warnings = [*unbind(ledger, bound).warnings] if bound else []
                 warnings += self._release(ledger, granted, note, failed) if granted else []
-                if below := self._below():
-                    warnings += run_out(ledger, below).warnings
+                if not self.place.actor.session_explicit:
+                    # What the command claimed in the session of this run ends with it; in one that
+                    # was given others may speak as well, and go on after this run.
+                    claimed = {view.lease_id for view in self.answer.leases}
+                    more = self.place.ledger.in_session(self.place.actor.session, but=claimed)
+                    if below := {x.lease_id: x for x in more}:
+                        warnings += run_out(ledger, below).warnings
                 return tuple(_about(ledger, warnings))
         except OutOfTime:
             why = f"the remote did not answer within {HURRY:g} seconds"
@@ -290,13 +299,6 @@ class LeasedCommand:
                 kept = "the lease is over, and the edge is kept"
                 warnings += [f"{kept}: {refusal.message}" for refusal in answer.refused]
         return warnings
-
-    def _below(self) -> dict[str, Lease]:
-        """Leases that the command claimed in the session of this run, and that end with it."""
-        actor, claimed = self.place.actor, {view.lease_id for view in self.answer.leases}
-        if actor.session_explicit:
-            return {}
-        return {x.lease_id: x for x in self.place.ledger.in_session(actor.session, but=claimed)}
 
     def _complete(self) -> tuple[int, list[str], list[BaseException]]:
         """Finish what is left; return how many are finished, warnings, and what was in the way."""
@@ -384,6 +386,7 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
     """Release what an interrupted claim was granted, or may have been."""
     ledger, actor = at_the_end(place, ()), place.actor
     pending = list(ledger.store.pending(ledger.layer))
+    # A claim whose outcome is unknown may have arrived: only the remote tells.
     look = ledger.look() if pending else ledger.known_look()
     every = () if look is None else look.leases
     leases = [x for x in every if x.resource in resources and same_person(x.holder, actor.holder)]
@@ -412,6 +415,7 @@ def _failure_note(ended: Ended, why: str, log: str, tail: bytes, share: int) -> 
 
 def ends_orderly(*, ignored: bool = False) -> contextlib.AbstractContextManager[None]:
     """Turn signals that end a process into SystemExit, in the main thread only."""
+    # Handlers of others stay: a supervisor's, or those of a program that uses the library.
     usual = (signal.SIG_DFL, signal.SIG_IGN) if ignored else (signal.SIG_DFL,)
 
     def leave(signum: int, _frame: object) -> None:

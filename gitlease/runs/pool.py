@@ -344,6 +344,7 @@ class PoolTaker:
     def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
         """Make the linked work tree first: the task is claimed in it."""
         repository, names = self._place.repository, set(map(fold, skip))
+        # Tasks are read as they are on the remote now: others may have landed some.
         if (source := tracked(repository, base)) is not None:
             fetch_branch(repository, *source)
         lands = self._request.run.finisher is not None  # with what the work tree has of the edge
@@ -387,10 +388,9 @@ class PoolTaker:
         raise nothing_left(reading.entries, reading.warnings)
 
     def _undo_landing(self, tree: Repository, branch: str, task: Task) -> None:
-        """Move a branch back if a landing was killed and left its task finished, off the base.
-
-        The base is known to be without it: the task is taken. The command goes on from its commits.
-        """
+        """Move a branch back if a landing was killed and left its task finished, off the base."""
+        # The base is known to be without it, since the task is taken. The command goes on from its
+        # own commits.
         log = ask(tree, "reflog", "show", "--format=%H %gs", f"refs/heads/{branch}", "--")
         moves = [x.partition(" ") for x in os.fsdecode(log.out).splitlines()]
         for commit, _, why in moves:
@@ -495,6 +495,7 @@ class PoolTaker:
         request = replace(request, brief=self._request.brief(answer, task), stops=True)
         for text in answer.warnings:
             self._warn_once(text)
+        # The signal came while it claimed: what never started is given back.
         if self._stop_level() > 0:
             unstarted = LeasedCommand(place, answer, request, record_of(place, answer))
             for text in unstarted.give_back():

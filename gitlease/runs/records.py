@@ -176,6 +176,7 @@ class RunsFolder:
             x for x in self.alive() if x.layer == layer and same_person(x.holder, actor.holder)
         )
         dead = [x for x in records if self.is_dead(x)]
+        # A pool counts the failure of its run itself, and then gives the lease back.
         running = {x.id for x in self.pools() if self.runs(x)} if dead else set[str]()
         return tuple(self._dead_run(x) for x in dead if x.pool not in running)
 
@@ -199,6 +200,7 @@ class RunsFolder:
 
     def runs(self, record: RunRecord) -> bool:
         """Tell whether its runner still runs."""
+        # Since another boot all process numbers are other processes'.
         return record.boot_id == self._boot_id and still_runs(record.runner, record.runner_started)
 
     def is_dead(self, record: RunRecord) -> bool:
@@ -246,6 +248,7 @@ class RunsFolder:
     def stop(self, record: RunRecord) -> RunRecord:
         """Stop a run and wait for its end; return its record then. Unavailable if it goes on."""
         if self.runs(record):
+            # A stopped runner gets TERM only once it goes on.
             for signum in (signal.SIGTERM, signal.SIGCONT):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(record.runner, signum)
@@ -320,6 +323,7 @@ class RunsFolder:
         """Forget the oldest that have ended, and shorten the logs of the others. It never fails."""
         for folder in (ALIVE, ENDED, POOLS):
             drop_leftovers(os.path.join(self._private, folder))
+        # A runner may still write its last lines after its leases are back.
         ended = [x for x in self._records(ENDED) if not self.runs(x)]
         pools = [x for x in self.pools() if not self.runs(x)]
         for record in (*ended[KEPT:], *pools[KEPT:]):
@@ -352,6 +356,7 @@ def lines_of(log: bytes) -> list[str]:
 
 
 def _replace(file: str, data: bytes) -> None:
+    # Arguments and output may be secret, and a person's umask may let everybody read.
     before = os.umask(0o077)
     try:
         replace_file(file, data)

@@ -217,6 +217,7 @@ class Supervisor:
             until = now.boot_ms + self._grace + time_left
         # A little longer than planned: the guardian acts only if this run does not.
         until += min(early_ms(hold) for hold in self._holds) // 2
+        # Unguarded it would go on without leases if this process died now.
         if not self._command.guard(until):
             failure = UNGUARDED
         elif self._limit is not None and self._began.elapsed_at_least(now) > self._limit * MS:
@@ -276,14 +277,17 @@ class SupervisedProcess:
     def __enter__(self) -> Self:
         for handle in (self._woken, self._wake):
             os.set_blocking(handle, False)
+        # A signal must end the wait for the command, whichever moment it comes in.
         self._wakeup = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for signum in (*PASSED_ON, signal.SIGCHLD):
+            # What whoever started us ignores (nohup) stays ignored.
             if signum == signal.SIGCHLD or signal.getsignal(signum) is not signal.SIG_IGN:
                 before = signal.signal(signum, _note)
                 self._handlers[signum] = signal.SIG_DFL if before is None else before
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        # Left by an exception with the command running, it ends that in our place.
         self._guardian.close(goodbye=self._process is None or kind is None)
         signal.set_wakeup_fd(self._wakeup)
         for signum, handler in self._handlers.items():
@@ -318,10 +322,12 @@ class SupervisedProcess:
             die_with_us()
             if os.getppid() != parent:
                 os._exit(NO_COMMAND)  # it is dead already
+            # Or a signal in the child would be written into our pipe.
             signal.set_wakeup_fd(-1)
             for signum, handler in self._handlers.items():
                 ignored = handler is signal.SIG_IGN
                 signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
+            # By the child itself: a kill of this process in between leaves no command unguarded.
             self._guardian.watch(group(os.getpid()), until_ms)
             before()
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -362,6 +368,7 @@ class SupervisedProcess:
                     typed = signum in OF_THE_KEYBOARD and foreground_group() == os.getpgrp()
                     if self._stops and signum in ENDING:
                         self.to_stop = True
+                    # The terminal has sent that to the command already.
                     elif not (self._shares and typed):
                         self._group.send(signum)
         code = None if self._process is None else self._process.poll()
@@ -386,6 +393,7 @@ class SupervisedProcess:
         if self._guardian.is_gone():
             self._guardians += 1
             try:
+                # Something kills each of them: not worth trying for ever.
                 if self._guardians > GUARDIANS:
                     return False
                 self._guardian.start(SOON)
@@ -403,6 +411,7 @@ class SupervisedProcess:
 def _refused(word: str, env: Mapping[str, str], cwd: str, error: Exception) -> GitleaseError:
     number = error.errno if isinstance(error, OSError) else None
     why = os.strerror(number or errno.EIO).lower()
+    # ENOENT may be of the program, of its interpreter, or of the folder.
     if number == errno.ENOENT:
         try:
             check_executable(word, env=env, cwd=cwd)

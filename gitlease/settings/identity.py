@@ -85,6 +85,7 @@ def resolve_identity(
         holder_source=holder_source,
         session_source=session_source,
         below_agent=agent_in(environ) is not None,
+        # Another session's tokens say nothing about what this one may do.
         run_tokens=frozenset(tokens if session == environ.get(VARIABLE) else ()),
         no_holder=no_holder,
     )
@@ -136,6 +137,7 @@ def _session(
     if entry and entry.value:
         source = git_source(entry)
         return checked(read_session, entry.value, source), source
+    # Two agents of one person on one machine must not look like one worker.
     if agent := agent_in(environ):
         source = f"environment {agent.variable}"
         number = agent_session(agent.name, environ[agent.variable])

@@ -105,6 +105,7 @@ def read_variable(word: str) -> str:
 
 def server_settings(repository: Repository) -> ServerSettings:
     """The settings of a repository on a server. Raises Invalid for one that cannot be used."""
+    # Settings of the command line may come from whoever pushes.
     trusted = GitConfig(
         tuple(entry for entry in repository.config.entries if entry.scope in TRUSTED)
     )
@@ -143,8 +144,9 @@ def project_settings(repository: Repository, at: str = "HEAD") -> tuple[Settings
     usual = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
     commit = at and ask_line(repository, "rev-parse", "-q", "--verify", f"{at}^{{commit}}")
     try:
-        found = committed_settings(repository, commit) if commit else {}
-        return settings_of(usual | found), ""
+        committed = committed_settings(repository, commit) if commit else {}
+        return settings_of(usual | committed), ""
+    # git's failure is no fault of the file, and must not pass as usual settings.
     except GitFailed:
         raise
     except GitleaseError as error:

@@ -45,12 +45,12 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
             return {
                 name: Found(value, str(source)) for name, (value, source) in kept["found"].items()
             }
-    found = settings.parse_settings(data)
+    parsed = settings.parse_settings(data)
     with contextlib.suppress(OSError):
         if os.path.isdir(folder):
-            rows = {name: [entry.value, entry.source] for name, entry in found.items()}
+            rows = {name: [entry.value, entry.source] for name, entry in parsed.items()}
             store_json(cache, {"purpose": purpose, "found": rows})
-    return found
+    return parsed
 
 
 def _load(path: str) -> bytes | None:
@@ -212,6 +212,7 @@ def checked(read: schema.Reader, text: str, what: str) -> Any:
 
 def _from_git(repository: Repository) -> dict[str, Found]:
     strongest: dict[str, ConfigEntry] = {}
+    # A mistyped key would leave its setting at the default without a word.
     for entry in repository.config.section("lease"):
         if entry.key not in schema.GIT_KEYS and entry.key != schema.SESSION_KEY:
             known = [schema.SESSION_KEY, *(key.git for key in schema.GIT_KEYS.values() if key.git)]
@@ -220,14 +221,14 @@ def _from_git(repository: Repository) -> dict[str, Found]:
                 hints=(schema.near(entry.key, known) or f"known keys: {', '.join(known)}",),
             )
         strongest[entry.key] = entry
-    found = {}
+    values = {}
     for name, entry in strongest.items():
         key = schema.GIT_KEYS.get(name)
         if key is None or not entry.value:
             continue
         source = git_source(entry, key.git)
-        found[key.name] = Found(checked(key.read, entry.value, f"{source}:"), source)
-    return found
+        values[key.name] = Found(checked(key.read, entry.value, f"{source}:"), source)
+    return values
 
 
 def git_source(entry: ConfigEntry, name: str | None = None) -> str:
@@ -236,26 +237,25 @@ def git_source(entry: ConfigEntry, name: str | None = None) -> str:
 
 
 def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:
-    """Refuse a committed setting that leads to a folder of this same clone.
-
-    Who commits a bare repository and names it here would have its hooks run by everyone's claims.
-    """
-    found = in_file.get("lease.remote")
-    if found is None or repository.toplevel is None or found.value in repository.remote_names():
+    """Refuse a committed setting that leads to a folder of this same clone."""
+    # Who commits a bare repository and names it here would have its hooks run by everyone's claims.
+    remote = in_file.get("lease.remote")
+    if remote is None or repository.toplevel is None or remote.value in repository.remote_names():
         return
-    path = found.value
+    path = remote.value
     if path.lower().startswith("file://"):
         from urllib.parse import unquote
 
         path = unquote(path[len("file://") :])
     elif "://" in path or ":" in path.partition("/")[0] or not looks_like_url(path):
         return
+    # Links may lead back in, too.
     target = os.path.realpath(os.path.join(repository.toplevel, path))
     for folder in (repository.toplevel, repository.common_dir):
         inner = os.path.join(os.path.realpath(folder), "")
         if (target + os.sep).startswith(inner):
             raise Invalid(
-                f"{found.source}: lease.remote {shown(found.value)} is inside this repository",
+                f"{remote.source}: lease.remote {shown(remote.value)} is inside this repository",
                 hints=("to use a remote of your own: git config lease.remote PATH",),
             )
 
@@ -334,28 +334,28 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     ``key`` is as in the file (``guard.max_age``) or as in git config (``lease.guardMaxAge``).
     Raises UsageError for a bad value and for a key that only the file may have.
     """
-    found = schema.GIT_KEYS.get(key.lower()) or KEYS.get(key.lower())
+    setting = schema.GIT_KEYS.get(key.lower()) or KEYS.get(key.lower())
     if key.lower() == schema.SESSION_KEY:
         name = schema.SESSION_KEY
-    elif found is None:
+    elif setting is None:
         hint = schema.near(
             key, [schema.SESSION_KEY, *KEYS, *(k.git for k in schema.GIT_KEYS.values() if k.git)]
         )
         raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
-    elif found.git is None:
+    elif setting.git is None:
         hint = f"edit {FILE} at the root of the work tree"
-        if found.form is schema.Form.WORD and value.isalnum():
-            found.read(value, key)  # says what a value must be
-            section, _, member = found.name.partition(".")
+        if setting.form is schema.Form.WORD and value.isalnum():
+            setting.read(value, key)  # says what a value must be
+            section, _, member = setting.name.partition(".")
             hint += f": {section}: {{{member}: {value}}}"
         raise UsageError(
-            f"{found.name} applies to everyone who works here, so it is set in {FILE}",
+            f"{setting.name} applies to everyone who works here, so it is set in {FILE}",
             hints=(hint,),
         )
     else:
-        name = found.git
+        name = setting.git
     if value:
-        word = (schema.read_session if found is None else found.read)(value, key)
+        word = (schema.read_session if setting is None else setting.read)(value, key)
         if name == "lease.remote" and not looks_like_url(word):
             names = repository.remote_names()
             if word not in names:
@@ -367,9 +367,9 @@ def set_config(repository: Repository, key: str, value: str) -> str:
     command = [f"--git-dir={git_dir}", "config", "--local", *words]
     done = run_git(command, cwd=git_dir, timeout=TIMEOUT)
     if done.code not in ((0,) if value else (0, 5)):  # 5: there was nothing to unset
-        said = done.err.strip().splitlines()
+        rows = done.err.strip().splitlines()
         why = (
-            said[-1].removeprefix("fatal: ").removeprefix("error: ") if said else "no reason given"
+            rows[-1].removeprefix("fatal: ").removeprefix("error: ") if rows else "no reason given"
         )
         raise Invalid(f"git did not write {name}: {why}")
     return name
@@ -391,20 +391,21 @@ def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
     objects = git.objects_of(repository)
     for place in (*default_branches(repository, remotes), "HEAD"):
         with contextlib.suppress(Unreadable):
-            found = _id_in(objects.named(f"{place}:{FILE}", git.BLOB, MAX_OUT))
-            if found is not None:
-                return found
+            id = _id_in(objects.named(f"{place}:{FILE}", git.BLOB, MAX_OUT))
+            if id is not None:
+                return id
     return None
 
 
 def _id_in(data: bytes) -> str | None:
-    if found := re.search(_OWN, data):
-        return found[1].decode()
+    if match := re.search(_OWN, data):
+        return match[1].decode()
+    # A backslash may be an escape that spells the word otherwise.
     if len(data) > MAX_FILE or not (b"ledger" in data or b"\\" in data):
         return None
     try:
         setting = settings.parse_settings(data).get(schema.LEDGER)
     except GitleaseError:  # what it says of other settings must not hide the id
-        found = re.search(_LINE, data)
-        return found[1].decode() if found else None
+        match = re.search(_LINE, data)
+        return match[1].decode() if match else None
     return None if setting is None else str(setting.value)

@@ -82,38 +82,38 @@ def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
 
 def _settings(text: str) -> dict[str, Found]:
     fields = read_fields(text, "the file")
-    found: dict[str, Found] = {}
+    values: dict[str, Found] = {}
     if (node := fields.get(NEWER)) is not None and not node.unset:
         word = node.text or node.shape.value
         if not re.fullmatch("[1-9][0-9]{0,8}", word):
             raise _bad(node.line, f"schema is a number like {SCHEMA}, not {shown(word)}")
         if int(word) > SCHEMA:
-            found[NEWER] = Found([], f"{FILE}:{node.line}")
+            values[NEWER] = Found([], f"{FILE}:{node.line}")
     for name, node in fields.items():
         if name in KEYS:
-            _take(found, KEYS[name], node)
+            _take(values, KEYS[name], node)
         elif name in SECTIONS:
             for word, inner in {} if node.unset else fields_of(node, name).items():
                 dotted = f"{name}.{word}"
                 if dotted in KEYS:
-                    _take(found, KEYS[dotted], inner)
+                    _take(values, KEYS[dotted], inner)
                 else:
-                    _unknown(found, inner, dotted, [k for k in KEYS if k.startswith(f"{name}.")])
+                    _unknown(values, inner, dotted, [k for k in KEYS if k.startswith(f"{name}.")])
         elif name != NEWER:
-            _unknown(found, node, name, [NEWER, *SECTIONS, *KEYS])
-    return found
+            _unknown(values, node, name, [NEWER, *SECTIONS, *KEYS])
+    return values
 
 
-def _take(found: dict[str, Found], key: Key, node: Node) -> None:
+def _take(values: dict[str, Found], key: Key, node: Node) -> None:
     if node.unset:
         return
-    value = _value(found, key, node)
+    value = _value(values, key, node)
     if problem := key.problem(value):
         raise _bad(node.line, f"{key.name} {problem}")
-    found[key.name] = Found(value, f"{FILE}:{node.line}")
+    values[key.name] = Found(value, f"{FILE}:{node.line}")
 
 
-def _value(found: dict[str, Found], key: Key, node: Node) -> Any:
+def _value(values: dict[str, Found], key: Key, node: Node) -> Any:
     if key.form is Form.WORD:
         return _word(key, node, key.name)
     if key.form is Form.LIST:
@@ -122,7 +122,7 @@ def _value(found: dict[str, Found], key: Key, node: Node) -> Any:
     for name, inner in fields_of(node, key.name).items():
         dotted = f"{key.name}.{shown(name)}"
         if key.members and name not in key.members:
-            _unknown(found, inner, dotted, [f"{key.name}.{member}" for member in key.members])
+            _unknown(values, inner, dotted, [f"{key.name}.{member}" for member in key.members])
             continue
         _read(key, name, f"a key of {key.name}", inner.line)
         if dotted == "tasks.fields.id" and inner.shape is Shape.MAP:
@@ -153,13 +153,13 @@ def _list(key: Key, node: Node, name: str) -> list[Any]:
     return [_word(key, item, f"an entry of {name}") for item in items]
 
 
-def _unknown(found: dict[str, Found], node: Node, name: str, siblings: list[str]) -> None:
-    said = f"unknown key {shown(name)}"
-    if NEWER not in found:
+def _unknown(values: dict[str, Found], node: Node, name: str, siblings: list[str]) -> None:
+    problem = f"unknown key {shown(name)}"
+    if NEWER not in values:
         hint = near(name, [*KEYS, *siblings]) or f"known keys: {', '.join(siblings)}"
-        raise _bad(node.line, said, hint)
+        raise _bad(node.line, problem, hint)
     newer = f"the file's schema is newer than {SCHEMA}, which this gitlease knows: update it"
-    found[NEWER].value.append(f"{FILE}:{node.line}: {said} is passed over; {newer}")
+    values[NEWER].value.append(f"{FILE}:{node.line}: {problem} is passed over; {newer}")
 
 
 def _bad(line: int, message: str, *hints: str) -> Invalid:
@@ -226,12 +226,12 @@ def settings_yaml(live: Mapping[str, Any] = DEFAULTS, *, about: Sequence[str] = 
     ``live`` has settings of ``tasks`` by dotted key; mappings have only the members that are set.
     ``about`` is said above the tasks, a line each.
     """
-    said = "".join(f"# {line}\n" for line in about)
+    remarks = "".join(f"# {line}\n" for line in about)
     files = KEYS["tasks.files"].default
     handles = usual_handles(live.get("tasks.files", files))
     lines = (line if is_set else f"#{line}" for line, is_set in _tasks(live, files, handles))
     people = _HANDLES if live.get("tasks.handles", handles) else _EMAILS
-    return _HEAD + said + "\n".join(lines) + "\n" + people + _TAIL
+    return _HEAD + remarks + "\n".join(lines) + "\n" + people + _TAIL
 
 
 def _tasks(live: Mapping[str, Any], files: Sequence[str], handles: bool) -> Lines:
@@ -404,13 +404,14 @@ def _backlog_settings(
 
 def _why_unusable(repository: Repository, folder: str, files: list[str]) -> str:
     root = repository.toplevel or repository.git_dir
+    # Task files behind a link are never edited, so such tasks could not be claimed.
     if os.path.realpath(os.path.join(root, folder)) != os.path.join(os.path.realpath(root), folder):
         return "is behind a symbolic link"
     # With ./ before it a name is never magic; check-ignore does not know literal pathspecs.
     file = files[0] if files else f"{folder}/task-1.md"
     words, env = ["check-ignore", "-q", "--", f"./{file}"], {"GIT_LITERAL_PATHSPECS": "0"}
-    said = run_git(words, cwd=root, timeout=TIMEOUT, repository=True, env=env)
-    return "is ignored by git" if said.code == 0 else ""
+    result = run_git(words, cwd=root, timeout=TIMEOUT, repository=True, env=env)
+    return "is ignored by git" if result.code == 0 else ""
 
 
 def _statuses(file: str, listed: Node | None, warnings: list[str]) -> dict[str, list[str]]:
@@ -473,6 +474,7 @@ def record(repository: Repository, wanted: dict[str, str]) -> bool | None:
         text = data.decode()
         for name in sorted(wanted, reverse=True):  # the id first, where it is looked for
             text = _with_setting(text, name.removeprefix("lease."), wanted[name])
+        # The proof of the edit: nothing but the wanted settings may differ.
         if {k: x.value for k, x in parse_settings(text.encode()).items()} != expected:
             return False
         if text.encode() == data:

@@ -97,18 +97,18 @@ class _Replay:
 
     def __init__(self, objects: GitObjects, tip: str) -> None:
         self.broken: list[BrokenRule] = []
-        self._objects, self._found = objects, Verified(tip)
+        self._objects, self._verified = objects, Verified(tip)
         self._before = ""
         self._ledger: Ledger | None = None
         self._operations, self._nonces = set[str](), set[str]()
         self._cut = False
-        self._wordless = self._by_others_clock = self._gone = self._again = 0
+        self._wordless = self._by_others_clock = self._absent = self._again = 0
 
     def result(self) -> Verified:
-        found = self._found
+        tally = self._verified
         early = "by a clock that only its writer knows: it may have been too early"
         counted = (
-            (found.hidden, "renewal", "replaced by later ones: of those only the result is judged"),
+            (tally.hidden, "renewal", "replaced by later ones: of those only the result is judged"),
             (self._wordless, "commit", "of format 1, which names no operations"),
             (self._by_others_clock, "takeover", early),
             (self._again, "id", "of operations or grants, used again long after"),
@@ -116,17 +116,17 @@ class _Replay:
         why = [f"{several(number, what)} {words}" for number, what, words in counted if number]
         if self._cut:
             why.append("this clone has only part of the history: what was before is not judged")
-        if self._gone:
+        if self._absent:
             why.append(
-                f"nothing is left of {several(self._gone, 'sampled tip')} in this repository"
+                f"nothing is left of {several(self._absent, 'sampled tip')} in this repository"
             )
-        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MAX_BROKEN])
-        return found
+        tally.unjudged, tally.broken = tuple(why), tuple(self.broken[:MAX_BROKEN])
+        return tally
 
     def take(self, version: str) -> bool:
         """Judge the next commit; False if it cannot be read, and so nothing after it."""
-        found, before = self._found, self._ledger
-        found.commits += 1
+        verified, before = self._verified, self._ledger
+        verified.commits += 1
         commit = read_commit(self._objects, version)
         if commit is None:
             self._breaks(version, "commit", "it cannot be read as a step of a ledger")
@@ -147,28 +147,31 @@ class _Replay:
         except GitleaseError as damage:
             self._breaks(version, "damaged", str(damage))
         self._before, self._ledger = version, ledger
-        found.ledger_id, found.revision = ledger.header.ledger_id, ledger.header.revision
-        found.decisions += not commit.only_renews
+        verified.ledger_id, verified.revision = ledger.header.ledger_id, ledger.header.revision
+        verified.decisions += not commit.only_renews
         return True
 
     def _judge(self, commit: LedgerCommit, before: Ledger | None, ledger: Ledger) -> None:
         header = ledger.header
         if len(commit.parent_ids) > 1:
             raise Illegal("merge", "a step of a ledger has one parent, and this is a merge")
+        # A shallow clone: the first commit here can only be the measure of the next one.
         if before is None and commit.parent_ids:
             self._cut = True
             return
         old = before.header if before is not None else None
         if old is not None and header.format < old.format:
             raise Illegal("format", f"the format falls from {old.format} to {header.format}")
-        if self._wordless == self._found.commits - 1:
+        # Format 1 is for the beginning of a history alone: no step goes back to it.
+        if self._wordless == self._verified.commits - 1:
             data = _records(ledger).read(HEADER_FILE, MAX_HEADER) or b""
             if data.startswith(b"format: 1\n"):
                 self._wordless += 1
                 return
         gap = header.revision - old.revision - 1 if old is not None else 0
+        # A renewal may replace the one before it, so that revisions are missing and are no breach.
         if before is not None and gap > 0 and commit.is_renewal:
-            self._found.hidden += gap
+            self._verified.hidden += gap
             record = step_record(commit.message)
             _check_replaced(record, commit, before, ledger)
             self._take_ids([x.id for x in record.operations])
@@ -192,7 +195,9 @@ class _Replay:
             if isinstance(operation, Claim | Complete):
                 nonce = operation.lease_id
                 granted = any(lease.lease_id == nonce for lease in outcome.leases)
-                self._found.leases += granted
+                self._verified.leases += granted
+                # Only what the ledger still knows is a breach: what it has forgotten no server
+                # could refuse.
                 if granted and nonce in self._nonces:
                     check_nonces(before or applied.ledger, record)
                     self._again += 1
@@ -200,6 +205,7 @@ class _Replay:
             for lease in outcome.displaced:
                 if not lease.same_holder(operation.actor) and outcome.status != "revoked":
                     margins = policy.margins.widest(lease.margins)
+                    # Whether it had expired only the clock of who took it over could tell.
                     ahead = lease.renewed_at > record.at + margins.skew * MS
                     self._by_others_clock += margins.rule is Rule.OBSERVED or ahead
 
@@ -207,7 +213,7 @@ class _Replay:
         """Check a commit that was at the ref: only a renewal may be gone, for a later one."""
         seen = read_commit(self._objects, tip)
         if seen is None:
-            self._gone += 1
+            self._absent += 1
             return
         if seen.is_renewal and seen.parent_ids[0] in commits:
             after = commits.index(seen.parent_ids[0]) + 1
@@ -223,6 +229,7 @@ class _Replay:
         except GitleaseError:
             return False
         mine = [entry.operation for entry in then.ring if entry.revision == then.revision]
+        # The ring is of limited length: an operation may have left it since.
         reaches = bool(now.ring) and now.ring[0].revision <= then.revision
         kept = not reaches or all(now.entry(id) is not None for id in mine)
         return now.revision > then.revision and kept
@@ -245,6 +252,7 @@ def _check_replaced(
     later = [entry for entry in new.ring if entry.revision > old.revision]
     revisions = [entry.revision for entry in later]
     mine = [entry.operation for entry in later if entry.revision == new.revision]
+    # The ring drops its oldest entries as new ones come.
     ends = [*old.ring[len(old.ring) - len(kept) :]]
     if revisions != sorted(revisions) or kept != ends or mine != [x.id for x in record.operations]:
         raise Illegal("ring", "the ring is not the one before with renewals added")
@@ -284,6 +292,7 @@ def _check_renewed(
         "branch": True,  # of the last claim that renewed it, and may be replaced
     }
     wrong = [x for x, y in vars(old).items() if vars(new)[x] != y and not fits.get(x, False)]
+    # Whoever writes a record by hand writes other bytes than gitlease would.
     if not wrong and data != write_lease(new):
         wrong = ["form"]
     if wrong:
