@@ -105,15 +105,15 @@ LINES = {  # of each package, without those of comment
     "engine": 6_687,
     "faces": 13_852,
     "gateway": 1_286,
-    "git": 3_650,
+    "git": 3_649,
     "guard": 2_661,
     "install": 2_063,
-    "push": 1_680,
-    "runs": 2_806,
+    "push": 1_674,
+    "runs": 2_799,
     "server": 1_022,
-    "settings": 1_662,
+    "settings": 1_659,
     "store": 4_080,
-    "tasks": 3_143,
+    "tasks": 3_142,
     "verbs": 5_931,
     "verify": 303,
     "wiring": 2_827,
@@ -149,8 +149,8 @@ MOST = {
     "modules of few lines": 14,
     "imports in functions": 68,
     "blocks for types alone": 8,
-    "names that tell a role": 876,
-    "private functions used once": 614,
+    "names that tell a role": 675,
+    "private functions used once": 612,
     "modules that name expect_holder": 9,
     "modules that name takeover": 8,
     "modules that name reopen": 8,
@@ -408,12 +408,16 @@ def test_heavy_imports_happen_where_they_are_used() -> None:
 
 
 def test_no_module_is_too_long() -> None:
-    lengths = {m: len(f.read_text(encoding="utf-8").splitlines()) for m, f in MODULES.items()}
     told(
         f"{module} has {lines} lines; more than {LONGEST} answers more than one question"
-        for module, lines in lengths.items()
-        if lines > LONGEST
+        for module, file in MODULES.items()
+        if (lines := lines_in(file)) > LONGEST
     )
+
+
+def lines_in(file: Path) -> int:
+    """Count the lines of a file, without those of comment: a reason must not cost its place."""
+    return sum(not x.lstrip().startswith("#") for x in file.read_text("utf-8").splitlines())
 
 
 def counted(module: str) -> Counter[str]:
@@ -480,9 +484,8 @@ def test_what_may_only_shrink_has_not_grown() -> None:
     lines, found = Counter[str](), Counter[str]()
     for module, file in MODULES.items():
         inside = file.relative_to(PACKAGE).parts
-        text = file.read_text(encoding="utf-8").splitlines()
         package = inside[0] if len(inside) > 1 else "gitlease"
-        lines[package] += sum(not line.lstrip().startswith("#") for line in text)
+        lines[package] += lines_in(file)
         found += counted(module)
     told(
         f"{name}: {number}, and there were {most[name]}"
