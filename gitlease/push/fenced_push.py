@@ -17,7 +17,7 @@ from typing import Literal
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, Lease, LeaseView, Moment, State, free_at, holder_has
+from gitlease.core.lease import Actor, Lease, LeaseView, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
 from gitlease.core.moves.operations import Complete, Grant, Operation, Renew, grant_of
@@ -224,9 +224,9 @@ def fence(
     warnings, moment = told_by(session.store, head), session.moment(head)
     leases = head.ledger.leases_of(resource) if head.ledger else []
     leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
-    live = [x for x in leases if _is_live(x, moment)]
+    held = [x for x in leases if x.state is State.ACTIVE and holder_has(x, moment)]
     granted = next((x for x in leases if x.token == token), None)
-    if granted is not None and _is_live(granted, moment):
+    if granted is not None and granted in held and not granted.parked:
         views = session.views_in(head, [granted], moment)
         return Answer(status="held", leases=views, changed=False, warnings=warnings)
     loss: Loss | None = None  # only a notice in the ledger could tell
@@ -236,15 +236,16 @@ def fence(
             state = "it is parked" if granted.parked else "it expired"
         else:
             loss = Loss.RELEASED_ELSEWHERE
-    elif live:
-        state = f"{live[0].holder} has it with token {live[0].token}"
-        same = live[0].same_holder(session.actor)
+    elif held:
+        has = "parked it" if held[0].parked else "has it"
+        state = f"{held[0].holder} {has} with token {held[0].token}"
+        same = held[0].same_holder(session.actor)
         loss = Loss.RELEASED_ELSEWHERE if same else Loss.TAKEN_OVER
     else:
         state = "nobody holds it"
-    held = "is not held" if granted is None else "is no longer held"
+    verb = "is not held" if granted is None else "is no longer held"
     refusal = LeaseLost(
-        f"{resource} {held} with token {token}: {state}",
+        f"{resource} {verb} with token {token}: {state}",
         resource=resource.text,
         scope=scope,
         loss=loss,
@@ -398,7 +399,3 @@ class FencedPush:
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
         return self._session.outcome_messages(settled, head) + self._session.news(head)
-
-
-def _is_live(lease: Lease, moment: Moment) -> bool:
-    return lease.state is State.ACTIVE and not lease.parked and holder_has(lease, moment)

@@ -27,6 +27,7 @@ from gitlease.runs.records import is_process_alive as is_process_alive
 from gitlease.runs.records import record_of as record_of
 from gitlease.runs.records import remember as remember
 from gitlease.runs.records import runs_of as runs_of
+from gitlease.runs.supervisor import UNSTARTED as UNSTARTED
 from gitlease.runs.supervisor import Ended as Ended
 from gitlease.runs.supervisor import SupervisedProcess as SupervisedProcess
 from gitlease.runs.supervisor import Supervisor as Supervisor

@@ -34,7 +34,7 @@ from gitlease.engine.sessions import give_back, run_out, unbind
 from gitlease.engine.stepping import settle_landed
 from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
-from gitlease.runs.child import check_executable, fork_into_background, handling
+from gitlease.runs.child import CannotExecute, check_executable, fork_into_background, handling
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.heartbeat import at_the_end, new_heartbeat
 from gitlease.runs.records import (
@@ -492,7 +492,7 @@ def run_claimed(
     return Ran(answer=answer, ended=ended, finished=finished, released=released, warnings=warnings)
 
 
-STARTED, REFUSED = b"+", b"-"
+STARTED, REFUSED, UNFIT = b"+", b"-", b"!"
 
 Print = Callable[[str], None]
 
@@ -538,8 +538,9 @@ def dispatch(
     # A record that names the runner itself is that of a dead run, whose leases others give back.
     if word or latest.runner == record.runner:
         runs.forget(record)
-    if word.startswith(REFUSED):
-        _fail(command, Invalid(word[1:].decode("utf-8", "replace")))
+    if word.startswith((REFUSED, UNFIT)):
+        kind = CannotExecute if word.startswith(UNFIT) else Invalid
+        _fail(command, kind(word[1:].decode("utf-8", "replace")))
     raise Invalid(
         "the run was killed as it began: its lease ends by itself",
         resource=record.resources[0] if len(record.resources) == 1 else None,
@@ -569,7 +570,8 @@ def _in_background(
     except Exception as refusal:
         if started:
             raise
-        report(REFUSED + str(refusal).encode("utf-8", "replace")[:4_000])
+        word = UNFIT if isinstance(refusal, CannotExecute) else REFUSED
+        report(word + str(refusal).encode("utf-8", "replace")[:4_000])
         return 1
     record = replace(
         runs.latest_of(record),

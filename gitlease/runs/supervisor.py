@@ -16,7 +16,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from types import FrameType
 from typing import Self
 
 from gitlease.core.errors import GitleaseError
@@ -49,7 +48,7 @@ UNENDING = 5.0  # seconds after KILL at which nothing more can be done
 
 NOT_ACQUIRED = 75  # EX_TEMPFAIL of sysexits.h: try again
 FAILED = 125
-CANNOT_EXECUTE, NO_COMMAND = 126, 127
+UNSTARTED = CANNOT_EXECUTE, NO_COMMAND = 126, 127
 REFUSED = frozenset({"held", "wait_timeout", "nothing_left", "policy", "lost", "not_holder"})
 UNGUARDED = "its guardian cannot be started"
 UNENDED = "it could not be ended"
@@ -282,7 +281,8 @@ class SupervisedProcess:
         for signum in (*PASSED_ON, signal.SIGCHLD):
             # What whoever started us ignores (nohup) stays ignored.
             if signum == signal.SIGCHLD or signal.getsignal(signum) is not signal.SIG_IGN:
-                before = signal.signal(signum, _note)
+                # Python writes the number of the signal to the wakeup descriptor.
+                before = signal.signal(signum, lambda *_: None)
                 self._handlers[signum] = signal.SIG_DFL if before is None else before
         return self
 
@@ -419,7 +419,3 @@ def _refused(word: str, env: Mapping[str, str], cwd: str, error: Exception) -> G
             return refused
         why = "no such interpreter, or no such folder to run it in"
     return CannotExecute(f"{word} cannot be executed: {why}")
-
-
-def _note(signum: int, frame: FrameType | None) -> None:
-    """Do nothing: Python writes the number of the signal to the wakeup descriptor."""

@@ -105,10 +105,6 @@ def number_up_to(most: int | None = None) -> Callable[[Any, Any, str], int]:
     return read
 
 
-def _scope(door: Any, data: Any, name: str) -> str:
-    return parse_scope(read_text(door, data, name))
-
-
 def _switch(_door: Any, data: Any, name: str) -> bool:
     if not isinstance(data, bool):
         raise UsageError(f"{name} must be true or false, not {name_of_type(data)}")
@@ -121,10 +117,6 @@ def _text(what: str, limit: int, *, lines: bool = False) -> Kind:
 
     schema = {**_TEXT, "minLength": 1, "maxLength": limit}
     return Kind(read=read, schema=schema, tool_schema=_TEXT, python="str", metavar="TEXT")
-
-
-def _holder(door: Any, data: Any, name: str) -> str:
-    return check_text(read_text(door, data, name), what="a holder")
 
 
 def _resource(door: Any, data: Any, name: str) -> Resource:
@@ -197,9 +189,16 @@ NUMBER = Kind(
     python="int",
     metavar="N",
 )
-SCOPE = Kind(read=_scope, schema=_TEXT, python="str", metavar="S")
+SCOPE = Kind(
+    read=lambda *given: parse_scope(read_text(*given)), schema=_TEXT, python="str", metavar="S"
+)
 TEXT = Kind(read=read_text, schema=_TEXT, python="str", metavar="TEXT")
-HOLDER = Kind(read=_holder, schema=_TEXT, python="str", metavar="H")
+HOLDER = Kind(
+    read=lambda *given: check_text(read_text(*given), what="a holder"),
+    schema=_TEXT,
+    python="str",
+    metavar="H",
+)
 _WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
 
 # --- resources ------------------------------------------------------------------------------------

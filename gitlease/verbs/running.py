@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from gitlease import wiring
 from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError, clean
+from gitlease.core.errors import GitleaseError, Hint, Invalid, LeaseHeld, UsageError, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import LeaseView
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
@@ -33,7 +33,6 @@ from gitlease.verbs.table import (
     LEASE_EXITS,
     LIBRARY,
     DoorOfClone,
-    Fault,
     Kind,
     Parameter,
     Result,
@@ -45,7 +44,8 @@ from gitlease.verbs.table import (
 def _command_line(_door: Any, data: Any, name: str) -> tuple[str, ...]:
     words = tuple(data) if isinstance(data, Sequence) and not isinstance(data, str) else ()
     if not words or not all(isinstance(x, str) for x in words):
-        raise UsageError(f'the {name} must be a list of words: ["make", "test"]')
+        way = 'for a line of a shell: ["sh", "-c", "make && make test"]'
+        raise UsageError(f'the {name} must be a list of words: ["make", "test"]', hints=(way,))
     return words
 
 
@@ -155,6 +155,7 @@ OnEvent = Annotated[
 ]
 
 
+UNSTARTED = ((126, "the command cannot be executed"), (127, "the command was not found"))
 LENGTHS = (
     "a few minutes: the lease is renewed while the command runs, and if this machine dies or loses",
     "the remote, others wait no longer than the TTL",
@@ -174,10 +175,11 @@ released at the end. What the command itself claims in the run's own session end
 
 COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
 On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z reach both;
-elsewhere it has a group of its own. Signals are forwarded to it. When a lease is lost, it gets TERM
-with all that it started in that group, and KILL after the grace period. A guardian process does the
-same if gitlease itself is killed, stopped or hangs; on Linux, killing gitlease also kills the
-command at once. This does not reach processes that leave the group (setsid, a container, sudo).
+elsewhere it has a group of its own. Signals are forwarded to it, and it decides whether it ends.
+When a lease is lost, it gets TERM with all that it started in that group, and KILL after the grace
+period. A guardian process does the same if gitlease itself is killed, stopped or hangs; on Linux,
+killing gitlease also kills the command at once. This does not reach processes that leave the group
+(setsid, a container, sudo).
 While gitlease and the guardian are both stopped (SIGSTOP), nothing ends it. Background processes
 that a finished command leaves behind keep running.
 
@@ -208,8 +210,7 @@ line.""",
     own_exits=(
         (75, "the lease was not acquired: held, refused by policy, or the wait ran out"),
         (125, "gitlease failed, or the lease was lost and the command was stopped"),
-        (126, "the command cannot be executed"),
-        (127, "the command was not found"),
+        *UNSTARTED,
     ),
     done="the command ended with 0; any other status is passed on",
     runs=True,
@@ -253,7 +254,7 @@ def run_verb(
         lines = [f"given back: {given_back}"]
     failure: GitleaseError | None = ended.lost[0].error if ended.lost else None
     if failure is None and ended.exit != ended.status:
-        failure = Fault(f"the command was stopped: {ended.failure}")
+        failure = Invalid(f"the command was stopped: {ended.failure}")
         lines += [failure.message] if ended.failure is not None else []
     door.say(lines, ran.warnings)
     return Result(
@@ -281,6 +282,8 @@ def _to_run(
 
     That raises UsageError for terms that do not fit, NoCommand and CannotExecute.
     """
+    option, any_name = door.option, terms.get("any", False)
+    known = {*find_verb("next").parameters}
     wait, parked = terms.pop("wait", None), set[str]()
     request = RunRequest(
         words=tuple(command),
@@ -291,15 +294,12 @@ def _to_run(
         layer=door.layer,
         done=done,
     )
-    option, any_name = door.option, terms.get("any", False)
-    known = {*find_verb("next").parameters}
 
     def claim() -> Answer:
         if next and (resources or wait is not None or terms.keys() - known):
-            raise UsageError(
-                f"{option('next')} takes the first task: it only accepts {option('ttl')}, "
-                f"{option('reason')}, {option('done')} and {option('commit')}"
-            )
+            claims = ", ".join(option(x) for x in find_verb("claim").parameters if x in known)
+            takes = f"{option('next')} takes the first task: it accepts no resource"
+            raise UsageError(f"{takes}, and of the options of a claim only {claims}")
         if not next and not resources:
             raise UsageError(f"missing resource: name one, or use {option('next')}")
         for resource in resources if done else ():
@@ -365,6 +365,7 @@ logs.""",
         "gitlease dispatch --stop F001",
     ),
     exits=LEASE_EXITS,
+    own_exits=UNSTARTED,
     no=("held", "wait_timeout", "nothing_left"),
     done="the command runs; for --stop: it has ended",
     runs=True,

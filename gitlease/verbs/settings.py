@@ -213,7 +213,9 @@ def init_verb(
         recognised = (
             f"recognised Backlog.md: {many or f'{found.files} task files'} in {found.folder}"
         )
-    tasks, fit = seen.has_tasks, suggested or proposed
+    tasks, fit, repository = seen.has_tasks, suggested or proposed, workspace.repository
+    may_have_hooks = not door.in_memory and repository.toplevel is not None
+    lacks_hooks = may_have_hooks and not wiring.has_hooks(repository)
     recorded, unrecorded = wiring.record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
@@ -243,7 +245,7 @@ def init_verb(
         ),
         then=[
             Hint("queue" if tasks else "list", {}),
-            *([] if door.in_memory else _offer_hooks(door)),
+            *([Hint("hooks install", {})] if lacks_hooks else []),
             *([] if tasks or door.in_memory else _offer_issues(door)),
         ],
         hints=_offer_commits(door) if tasks and not workspace.settings.edges_commit else (),
@@ -281,12 +283,6 @@ def _offer_commits(door: DoorOfClone) -> list[str]:
         f"{key} is set, and an edited task file stops such a pull: set edges: "
         f"{{commit: true}} in {FILE}, and claims commit their edit"
     ]
-
-
-def _offer_hooks(door: DoorOfClone) -> list[Hint]:
-    repository = door.workspace.repository
-    wanted = repository.toplevel is not None and not wiring.has_hooks(repository)
-    return [Hint("hooks install", {})] if wanted else []
 
 
 def _offer_issues(door: DoorOfClone) -> list[Hint]:

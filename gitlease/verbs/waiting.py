@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitlease import push
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
-from gitlease.core.resources import WHOLE
+from gitlease.core.resources import WHOLE, fold
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import told_by
 from gitlease.engine.watch import Watcher
@@ -65,7 +65,10 @@ def wait_verb(
     def lines() -> list[str]:
         after = f" after {format_duration(waited)}" if waited else ""
         of = "" if part == WHOLE else f" (scope {part})"
-        return [f"{name}{of} is free{after}" for name in names]
+        head = door.ledger.store.known(door.ledger.layer)
+        mine = door.ledger.views_in(head, door.ledger.own_live()) if head else ()
+        held = {fold(x.resource) for x in mine if x.state == "active"}
+        return [f"{x}{of} is {'yours' if fold(x) in held else 'free'}{after}" for x in names]
 
     return Result(
         body={

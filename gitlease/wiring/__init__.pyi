@@ -34,6 +34,7 @@ from gitlease.wiring.words import check_claim as check_claim
 from gitlease.wiring.words import dead_hooks as dead_hooks
 from gitlease.wiring.words import file_called as file_called
 from gitlease.wiring.words import host_of_work as host_of_work
+from gitlease.wiring.words import is_known as is_known
 from gitlease.wiring.words import issue_pages as issue_pages
 from gitlease.wiring.words import path_here as path_here
 from gitlease.wiring.words import resource_here as resource_here

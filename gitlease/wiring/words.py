@@ -106,7 +106,7 @@ def check_claim(
     """
     for resource in resources if not any_name else ():
         found = None if resource.is_path else file_called(workspace.repository, resource.text)
-        if found is not None and not _is_known(workspace, resource):
+        if found is not None and not is_known(workspace, resource):
             free = workspace.ledger.edges.on_a_branch(resource) is None
             raise UsageError(
                 f"{resource} is a {found.kind} here, not a task",
@@ -214,7 +214,7 @@ def file_called(repository: Repository, name: str) -> NamedFile | None:
     return None
 
 
-def _is_known(workspace: wiring.Workspace, resource: Resource) -> bool:
+def is_known(workspace: wiring.Workspace, resource: Resource) -> bool:
     """Return whether a name is a task, or is leased: live, or lapsed and the caller's own."""
     ledger = workspace.ledger
     try:

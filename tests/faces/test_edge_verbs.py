@@ -119,3 +119,12 @@ def test_done_of_no_task_names_the_release_to_type(name: str) -> None:
     assert hints[0].startswith("gitlease release ")
     released = ada.ok(*shlex.split(hints[0])[1:], "--json").json
     assert [x["resource"] for x in released["leases"]] == [name]
+
+
+def test_a_duration_in_place_of_a_resource_is_refused() -> None:
+    ada, _ = make_desks(task("F001"), task("2h"))
+    for verb in ("claim", "park", "release"):
+        ran = ada.run(verb, "F001", "1h")
+        assert ran.code == 2
+        check_words(ran.err.splitlines()[:-1])
+    ada.ok("claim", "F001", "2h")  # which is a task here

@@ -77,6 +77,14 @@ def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     check_words(error["message"])
 
 
+def test_ones_own_lease_is_called_yours(desks: tuple[Desk, Desk]) -> None:
+    ada, _ = desks
+    ada.ok("claim", "F001", "F002")
+    check_words(ada.ok("wait", "f001", "F003").out)
+    ada.clock.advance(900)
+    check_words(ada.run("renew", "F001").err)
+
+
 # --- watch ----------------------------------------------------------------------------------------
 
 

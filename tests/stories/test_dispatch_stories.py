@@ -130,12 +130,12 @@ def test_a_lost_run_says_so(jo: Desk, tmp_path: Path) -> None:
 
 
 def test_what_does_not_come_to_run_holds_nothing(jo: Desk, tmp_path: Path) -> None:
-    missing = jo.document("dispatch", "F001", "--", "no-such-command", expect=7)
+    missing = jo.document("dispatch", "F001", "--", "no-such-command", expect=127)
     assert missing["error"]["code"] == "not_found"
     script = jo.clone / "script"
     script.write_text("#!/no/such/interpreter\n")
     script.chmod(0o755)
-    broken = jo.document("dispatch", "F001", "--", "./script", expect=7)
+    broken = jo.document("dispatch", "F001", "--", "./script", expect=126)
     assert "interpreter" in broken["error"]["message"]
     assert jo.live() == []
     assert jo.document("dispatch", "--list")["runs"] == []

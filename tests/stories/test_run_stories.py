@@ -84,6 +84,8 @@ def test_what_cannot_be_executed_is_never_claimed(jo: Desk, path_remote: Remote)
     plain = jo.clone / "plain"
     plain.write_text("echo no\n")
     before = path_remote.connections()
+    refused = jo.ask("run", "--next", "F001", "--wait", "3s", "--path", "a", "--", "true")
+    assert "only --ttl, --reason, --commit" in refused.stderr
     for word, status in (("no-such-command", 127), ("./plain", 126), ("./", 126)):
         done = jo.ask("run", "F001", "--", word)
         assert (done.returncode, done.stdout) == (status, ""), done

@@ -248,7 +248,7 @@ def held_for(
     theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
         raise claiming.held_error(resource, scope, theirs, policy, moment, error=NotHolder)
-    raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
+    raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)), actor)
 
 
 def of_session(
@@ -270,7 +270,7 @@ def of_session(
             except LeaseLost as refusal:
                 lost.append(refusal)
         elif not lease.left_behind:
-            lost.append(_lost(lease.resource, lease.scope, (lease,)))
+            lost.append(_lost(lease.resource, lease.scope, (lease,), actor))
     return mine, tuple(lost)
 
 
@@ -284,19 +284,16 @@ def _unshared(ledger: Ledger, lease: Lease) -> Lease:
     raise no_longer(name, lease.scope, loss, by, how, conflicts=(other,), lease_id=of)
 
 
-def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
+def _lost(of: Resource, scope: str | None, left: tuple[Lease, ...], actor: Actor) -> LeaseLost:
     if not left:
         why = "it is free"
     elif left[0].state is State.COMPLETED:
         why = f"completed by {left[0].holder}"
     else:
-        why = f"the lease of {left[0].holder} expired"
-    return LeaseLost(
-        f"you do not hold {resource}; {why}",
-        resource=resource.text,
-        scope=scope,
-        conflicts=left,
-    )
+        mine = left[0].same_holder(actor)
+        why = f"{'your lease' if mine else f'the lease of {left[0].holder}'} expired"
+    message = f"you do not hold {of}; {why}"
+    return LeaseLost(message, resource=of.text, scope=scope, conflicts=left)
 
 
 def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment) -> list[Lease]:

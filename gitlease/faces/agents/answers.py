@@ -50,10 +50,12 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
 def denial(found: Sequence[Blocked], now: datetime, context: wiring.AgentContext) -> str:
     """Return why an edit is denied, and what to do meanwhile."""
     view, options = found[0].view, context.options
-    wait = typed(
-        *("claim", word(view.resource), "--wait", WAIT, *_part(view, context), *_any_option(view)),
-        options=options,
-    )
+    scope = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
+    layer = layer_words(view.layer, context.workspace.layer)
+    # A lease without an edge may have a name that is not a task.
+    named = [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
+    words = ("claim", word(view.resource), "--wait", WAIT, *scope, *layer, *named)
+    wait = typed(*words, options=options)
     free = typed("next", options=options)
     return f"{held_lines(found, now)}\nto find free work: {free}; to wait until it is free: {wait}"
 
@@ -133,16 +135,6 @@ def _carried_line(carry: engine.Carry, context: wiring.AgentContext, now: dateti
     title = task_text.titled(carry.task)
     how = task_text.how(carry, now)
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
-
-
-def _part(view: LeaseView, context: wiring.AgentContext) -> list[str]:
-    part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
-    return [*part, *layer_words(view.layer, context.workspace.layer)]
-
-
-def _any_option(view: LeaseView) -> list[str]:
-    # a lease without an edge may have a name that is not a task
-    return [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
 
 
 def _layer(view: LeaseView, usual: str) -> str:

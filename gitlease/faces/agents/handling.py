@@ -133,7 +133,7 @@ def handle(
         if data is None:
             raise Invalid("standard input cannot be read")
         event = read(agent, kind, parse(data))
-        system = _System(opener or _open_context, start or start_detached, now)
+        system = _System(opener or wiring.open_for_agent, start or start_detached, now)
         reply = _reply(event, system, keep="--keep" in argv)
         notice, document = reply.notice, answer(agent, kind, reply)
     except NotARepository:
@@ -142,10 +142,6 @@ def handle(
         notice = _fault(kind, error)
         document = answer(agent, kind, Reply(notice=notice))
     return document if document or agent.flat else None, notice
-
-
-def _open_context(directory: str, **who: str) -> wiring.AgentContext | None:
-    return wiring.open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
 def _fault(kind: EventKind, error: Exception) -> str:
@@ -408,17 +404,13 @@ def _split(
     context: wiring.AgentContext, guarded: guard.GuardReport
 ) -> tuple[list[agents.Blocked], list[agents.Blocked]]:
     """Return the blocking and the other findings, without leases of the agent's own family."""
-    findings = [f for f in guarded.findings if not _in_family(context, f)]
+    found, family = guarded.findings, {None, *context.family}
+    actor = context.workspace.identity.actor
+    findings = [f for f in found if not (f.lease.same_holder(actor) and f.lease.session in family)]
     mode = context.workspace.settings.guard_mode
     blocks = [f for f in findings if f.severity is guard.Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
     return _with_views(guarded, blocks), _with_views(guarded, rest)
-
-
-def _in_family(context: wiring.AgentContext, finding: guard.GuardFinding) -> bool:
-    lease = finding.lease
-    mine = lease.same_holder(context.workspace.identity.actor)
-    return mine and (lease.session is None or lease.session in context.family)
 
 
 def _with_views(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import re
 import shlex
 import sys
 import time
@@ -37,12 +38,7 @@ from gitlease.verbs.table import (
 )
 
 Opener = Callable[..., "wiring.Workspace"]
-
-
-def _takes_session(command: str) -> bool:
-    app = cli.application()
-    found = app.get_command(click.Context(app), command)
-    return found is not None and any(one.name == "session" for one in found.params)
+DURATION = re.compile(r"([0-9.]+[wdhms])+")
 
 
 def _words_of(value: Any) -> list[Any]:
@@ -158,9 +154,18 @@ class Call(DoorOfClone):
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
         if not claiming:
-            return [self.resource(word) for word in words]
-        wanted = [wiring.resource_here(self.workspace, word) for word in words]
-        self._speak_for(wanted)
+            wanted = [self.resource(word) for word in words]
+        else:
+            wanted = [wiring.resource_here(self.workspace, word) for word in words]
+            self._speak_for(wanted)
+        for extra in wanted[1:]:
+            if DURATION.fullmatch(extra.text) and not wiring.is_known(self.workspace, extra):
+                known = find_verb(self.command).parameters.values() if self.command in TABLE else ()
+                takes = [f"{x.words} {extra}" for x in known if "Duration" in x.kind.python]
+                ways = (f"for a time, add {' or '.join(takes)}",) if takes else ()
+                raise core.UsageError(
+                    f"{extra} is a duration, not a task or a leased name", hints=ways
+                )
         return wanted
 
     def _speak_for(self, resources: Sequence[Resource]) -> None:
@@ -346,8 +351,11 @@ class Call(DoorOfClone):
             "remote": remote,
         }
         chosen |= {"local": self.local}
-        if (self.session or self.no_session) and _takes_session(verb.split()[0]):
-            chosen |= {"session": self.session, "no_session": self.no_session}
+        if self.session or self.no_session:
+            app = cli.application()
+            command = app.get_command(click.Context(app), verb.split()[0])
+            if command is not None and any(x.name == "session" for x in command.params):
+                chosen |= {"session": self.session, "no_session": self.no_session}
         if layer is not None and self._opened is not None and layer != self._opened.layer:
             chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}
         return chosen
@@ -408,11 +416,14 @@ class Call(DoorOfClone):
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and return its exit status. ``body`` reports a part that was done."""
-    if call.command != "run":
+    if call.command not in ("run", "dispatch"):
         return _print_refusal(call, error, body, exit_of(error.code))
+    status = runs.exit_of_refusal(error)
+    if call.command == "dispatch":
+        status = status if status in runs.UNSTARTED else exit_of(error.code)
+        return _print_refusal(call, error, body, status)
     # It passes on its command's exit status, so its own refusals have others, and its output goes
     # to standard error, which may be closed.
-    status = runs.exit_of_refusal(error)
     with contextlib.suppress(OSError, ValueError):
         _print_refusal(call, error, body, status)
     return status

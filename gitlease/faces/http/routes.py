@@ -387,10 +387,15 @@ class ApiRoute:
         caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
         data = dict(request.query_params) if self.in_query else await body_of(request)
         if request.method == "DELETE" and (body := await body_of(request)):
-            known = [x for x in body if x in self.fields] if isinstance(body, dict) else []
+            known = (
+                {x: y for x, y in body.items() if x in self.fields}
+                if isinstance(body, dict)
+                else {}
+            )
+            texts = {x: y if isinstance(y, str) else json.dumps(y) for x, y in known.items()}
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body",
-                hints=(f"?{_query({x: body[x] for x in known})}",) if known else (),
+                hints=(f"?{urlencode(texts, errors='replace')}",) if known else (),
             )
         if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
             raise UsageError(
@@ -448,11 +453,6 @@ class ApiRoute:
                 hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
                 raise UsageError(f"{name} is at most {shown} here", hints=hints)
         return self.answer(request, door, values)
-
-
-def _query(fields: Mapping[str, Any]) -> str:
-    texts = {x: y if isinstance(y, str) else json.dumps(y) for x, y in fields.items()}
-    return urlencode(texts, errors="replace")
 
 
 def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:

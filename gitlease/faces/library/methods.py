@@ -397,7 +397,8 @@ class Method:
             elif known[name].kind.python == "int" and isinstance(value, str):  # of a query, typed
                 raise UsageError(f"{name} must be a number, not a string")
             else:
-                read[name] = tuple(to_list(value, name)) if known[name].kind.many else value
+                listed = known[name].kind.many and name != "command"  # which is no single word
+                read[name] = tuple(to_list(value, name)) if listed else value
         return {**self.given, **read_values(known, door, read, what=f"{self.name}()")}
 
     def answer_of(self, result: Result) -> Any:

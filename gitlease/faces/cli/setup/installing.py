@@ -272,12 +272,12 @@ _DONE = {
 the agent that starts this. Or register the server with an agent (install), remove it (uninstall),
 or test whether it is registered and answers (status).
 
-The tools claim, renew, extend, release, next, status, wait, note and log work like the verbs. A
-refusal says who holds the resource, until when, and what to do. No argument names the caller: the
+The tools claim, renew, extend, release, next, status, wait, note, log and add work like the verbs.
+A refusal says who holds the resource, until when, and what to do. No argument names the caller: the
 holder is git's user.email, and the session is the agent's. When the server ends, leases claimed
 through it end, and tasks stay assigned. With the hooks of `gitlease agent`, this happens at the end
-of the agent's session instead. The gateway (gitlease serve) offers the same tools at /mcp. This
-needs the extra `mcp` of gitlease; without it, the command that adds it is printed.
+of the agent's session instead. The gateway (gitlease serve) offers the same tools at /mcp, without
+add. This needs the extra `mcp` of gitlease; without it, the command that adds it is printed.
 
 install writes the agent's configuration in this work tree, for you to commit: .mcp.json,
 .codex/config.toml or .cursor/mcp.json; with --user your own file instead. Other content stays; JSON
