@@ -1,13 +1,7 @@
 """Chooses commits, and checks them against the claims of others, by the ledgers and their history.
 
 The commits are those of a given range, of a CI run, or of this branch and not of the default
-branch. They are listed in the user's clone if that has all of them and their parents, else in a
-store beside it: a clone for continuous integration often has a single commit, and deepening it
-would change the user's repository. What is needed is fetched there, no deeper than necessary.
-
-The author of a pull request chooses branch names and much of the event that CI hands on: nothing
-in it is taken for an id or a ref unless it looks like one. The check has no holder, changes
-nothing, and reports what it could not check.
+branch. The check has no holder, changes nothing, and reports what it could not check.
 """
 
 from __future__ import annotations
@@ -113,6 +107,8 @@ def _github(environ: Mapping[str, str]) -> CiContext:
     tip = _id(environ.get("GITHUB_SHA", ""))
     if kind in _PULLS or isinstance(_at(event, "pull_request"), dict):
         number = _number(event, "pull_request.number") or _number(event, "number")
+        # Whoever labels or closes a request sends its event, and need not have pushed anything to
+        # it.
         sent = kind in _PULLS and _text(event, "action") in ("", *_ADDS_COMMITS)
         base = _text(event, "pull_request.base.ref") or environ.get("GITHUB_BASE_REF", "")
         sender = _text(event, "sender.login") if sent else ""
@@ -194,6 +190,8 @@ def _gitlab(environ: Mapping[str, str]) -> CiContext:
 
 
 # --- reading ------------------------------------------------------------------------------------
+# The author of a pull request chooses branch names and much of the event that CI hands on: nothing
+# in it is taken for an id or a ref unless it looks like one.
 
 
 def _at(document: object, path: str) -> object:
@@ -203,17 +201,18 @@ def _at(document: object, path: str) -> object:
 
 
 def _text(document: object, path: str) -> str:
-    found = _at(document, path)
-    return found if isinstance(found, str) else ""
+    value = _at(document, path)
+    return value if isinstance(value, str) else ""
 
 
 def _number(document: object, path: str) -> int:
-    found = _at(document, path)
-    return found if type(found) is int and 0 < found < MAX_COUNT else 0
+    value = _at(document, path)
+    # Not isinstance: True is an int as well.
+    return value if type(value) is int and 0 < value < MAX_COUNT else 0
 
 
 def _id(text: str) -> str:
-    """A full id that is not all zeros; ``""`` for anything else."""
+    # Hosts send zeros for a branch that is new or was deleted.
     return text if is_id(text) and text.strip("0") else ""
 
 
@@ -298,6 +297,9 @@ class Point:
 class Ranges:
     """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
 
+    # Commits are listed in the user's clone if that has all of them and their parents, else in the
+    # store: a clone for CI often has a single commit, and deepening it would change it.
+
     repository: Repository
     remote: str | None
     store: Callable[[], HistoryStore | None]
@@ -326,27 +328,29 @@ class Ranges:
 
     def _choose(self, head: Point, bases: Sequence[Point], label: str) -> Chosen:
         points = (head, *bases)
-        found = commit_ids(self.repository, [point.here for point in points])
-        for point, oid in zip(points, found, strict=True):
+        known = commit_ids(self.repository, [point.here for point in points])
+        for point, oid in zip(points, known, strict=True):
             if oid is None and not point.there:
                 message = f"no commit {shown(point.shown)} in this clone"
                 if not point.named:
                     raise NotFound(message, hints=UNSHALLOW)
                 deep = "git fetch --unshallow" if self.repository.shallow() else "git fetch"
                 raise UsageError(message, hints=(_FORMS[0], f"it may be on the remote: {deep}"))
-        ids = [oid for oid in found if oid is not None]
+        ids = [oid for oid in known if oid is not None]
         if len(ids) == len(points):
             chosen, whole = _listed(label, self.repository, ids)
             if whole:
                 return chosen
         # The remote is asked for an id if one is known, since names may have moved.
         store = self.store()
-        wants = [oid or point.there for oid, point in zip(found, points, strict=True)]
+        wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
         if store is None or not all(wants):
             raise NotFound(
                 f"this clone does not have all of the commits of {shown(label)}",
                 hints=UNSHALLOW,
             )
+        # Most ranges are short: a whole history is fetched only where less does not reach their
+        # base.
         for depth in DEPTHS:
             fetched = store.fetch(list(dict.fromkeys(wants)), depth=depth)
             chosen, whole = _listed(label, store.repository, [fetched[name] for name in wants])
@@ -362,7 +366,8 @@ class Ranges:
         odd = not words.isprintable() or len(words) > 1_000 or not ends
         if odd or any(".." in end or end.startswith(("-", "^")) for end in ends):
             raise UsageError(f"{shown(words)} is not a range", hints=_FORMS)
-        if between and not first:  # a variable that is empty must not make it an empty range
+        # A variable that is empty in somebody's script must not make an empty range, which passes.
+        if between and not first:
             raise UsageError(f"the range {shown(words)} has no beginning", hints=_FORMS)
         # The remote is asked for nothing but ids.
         ends = [first, last or "HEAD"] if between else [words]
@@ -377,12 +382,14 @@ class Ranges:
         bases: list[Point] = []
         tracked = self._branch(context.base_branch)
         if tracked is not None and (tracked.here or not context.base):
-            bases.append(tracked)  # first: it may be newer than the host's base
+            # First: it may be newer than the host's base.
+            bases.append(tracked)
         if context.base:
             bases.append(Point(context.base[:10], context.base, context.base))
         default = self._branch(context.default_branch)
         if default is None or default.there == context.head_ref:
             return bases, None
+        # A new branch has no state before the push: all that the default branch lacks is checked.
         return bases + [default] * context.new, default
 
     def _branch(self, name: str) -> Point | None:
@@ -394,8 +401,8 @@ class Ranges:
     def _default(self, context: CiContext) -> Point:
         """The default branch, of the remote if there is one."""
         remote = self.remote
-        told = context.base_branch or context.default_branch
-        names = [told] if told else []
+        branch = context.base_branch or context.default_branch
+        names = [branch] if branch else []
         if remote is not None:
             head = ask_line(self.repository, "symbolic-ref", "-q", self._tracking("HEAD"))
             start = self._tracking("")
@@ -410,18 +417,17 @@ class Ranges:
                 return Point(name, known)
         if remote is None:
             raise UsageError("cannot find the default branch; pass a range", hints=_FORMS)
-        there = HEADS + told if told else "HEAD"
-        return Point(f"{remote}/{told or 'HEAD'}", "", there)
+        there = HEADS + branch if branch else "HEAD"
+        return Point(f"{remote}/{branch or 'HEAD'}", "", there)
 
     def _tracking(self, branch: str) -> str:
-        """The ref of a branch of the remote; of this clone without a remote."""
         folder = "heads" if self.remote is None else f"remotes/{self.remote}"
         return f"refs/{folder}/{branch}"
 
     def _known(self, refs: Iterable[str]) -> list[str]:
         asked = list(refs)
-        found = commit_ids(self.repository, asked)
-        return [ref if oid else "" for ref, oid in zip(asked, found, strict=True)]
+        ids = commit_ids(self.repository, asked)
+        return [ref if oid else "" for ref, oid in zip(asked, ids, strict=True)]
 
 
 def _listed(label: str, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
@@ -460,6 +466,7 @@ class HistoryStore:
         """
         self._store.tidy()  # of what was fetched long ago
         self._store.ready()
+        # Named by the process: two checks of a clone may fetch at once.
         names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
         done = fetch_into(
             self._remote,
@@ -470,16 +477,19 @@ class HistoryStore:
             timeout=SECONDS,
         )
         if done.code or done.timed_out:
-            said = detail_of(done.err.splitlines(), done, SECONDS)
+            detail = detail_of(done.err.splitlines(), done, SECONDS)
             if not done.timed_out and denies(done.err):
-                raise Denied(f"the remote refused the fetch: {said}")
+                raise Denied(f"the remote refused the fetch: {detail}")
             if not done.timed_out and any(words in done.err for words in _LACKING):
-                raise NotFound(f"the remote does not provide the commits: {said}", hints=UNSHALLOW)
-            raise Unavailable(f"the remote cannot be reached: {said}")
-        found = commit_ids(self.repository, list(names.values()))
+                raise NotFound(
+                    f"the remote does not provide the commits: {detail}", hints=UNSHALLOW
+                )
+            raise Unavailable(f"the remote cannot be reached: {detail}")
+        ids = commit_ids(self.repository, list(names.values()))
         for name in names.values():
+            # No ref keeps the objects: they go with a later tidying.
             ask(self.repository, "update-ref", "-d", name)
-        return {want: oid or "" for want, oid in zip(wants, found, strict=True)}
+        return {want: oid or "" for want, oid in zip(wants, ids, strict=True)}
 
 
 # --- the check ------------------------------------------------------------------------------------
@@ -532,22 +542,26 @@ class CheckService:
             ]
         warnings = [*self.context.problems, *chosen.warnings, *store.warnings]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            found = self._judgement(timelines, commits).find(commits)
-            try:  # findings about claims of tasks stand at the edge's line of the task's file
-                listed = self.tasks.read().tasks if any(x.resource for x in found) else ()
+            findings = self._judgement(timelines, commits).find(commits)
+            # Findings about claims of tasks are placed at the edge's line of the task's file.
+            try:
+                listed = self.tasks.read().tasks if any(x.resource for x in findings) else ()
                 unplaced = []
             except GitleaseError as error:
                 listed, unplaced = (), [f"the task files could not be read: {error.message}"]
         tasks = {task.resource.key: task for task in listed}
-        found = [
+        findings = [
             replace(x, file=task.file, line=task.line)
             if (task := tasks.get(fold(x.resource or "")))
             else x
-            for x in found
+            for x in findings
         ]
+        # A ledger that was deleted, or was never fetched, must not look like one in which all is
+        # well.
         if chosen.commits and all(head.ledger is None for head in heads):
-            found.append(no_ledger(layers, store.place))
-        if chosen.base and any(x.path == SETTINGS for one in commits for x in one.touched):
+            findings.append(no_ledger(layers, store.place))
+        # A change must not choose the rules that it is checked by.
+        if chosen.base and any(y.path == SETTINGS for x in commits for y in x.touched):
             warnings.append(
                 f"{SETTINGS} is changed here: the check goes by that of {chosen.base[:10]}, "
                 "from before the change"
@@ -565,18 +579,18 @@ class CheckService:
                 )
             warnings += () if cached else told_by(store, head)
         warnings += [text for history in histories for text in history.damage]
-        for one in timelines:
-            if older := sum(not one.knows(commit.made(now.wall_ms)) for commit in commits):
+        for ledger in timelines:
+            if older := sum(not ledger.knows(commit.made(now.wall_ms)) for commit in commits):
                 number = "1 commit is" if older == 1 else f"{older} commits are"
                 warnings.append(
-                    f"{number} older than the history of the ledger {one.layer}: who held what"
+                    f"{number} older than the history of the ledger {ledger.layer}: who held what"
                     " then is unknown"
                 )
         warnings += unplaced
         if chosen.cut:
             warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
         return CheckResult(
-            findings=tuple(found),
+            findings=tuple(findings),
             unread=tuple(text for head in heads for text in unread_records(head)),
             shown=chosen.shown,
             commits=len(chosen.commits),
@@ -593,14 +607,15 @@ class CheckService:
         token = min((x.token for x in named if x.layer == head.layer), default=None)
         now = self.clock.now().wall_ms
         times = (at for x in commits for at in (x.made(now), x.recorded) if at is not None)
-        since = min(times, default=now)  # the earliest time that matters to them
+        # History is read back to the earliest time that matters to a commit, and no further.
+        since = min(times, default=now)
         return read_history(self.store, head, since=since, token=token, older=older)
 
     def _judgement(
         self, timelines: Sequence[Timeline], commits: Sequence[CommitFacts]
     ) -> Judgement:
-        holders = {x.holder for one in timelines for x in one.grants.values()}
-        holders |= {x.lease.holder for one in timelines for x in one.tenures}
+        holders = {x.holder for ledger in timelines for x in ledger.grants.values()}
+        holders |= {x.lease.holder for ledger in timelines for x in ledger.tenures}
         emails, request = self.context.emails, self.context.request
         canonical = self.reader.canonical((*sorted(holders), *self.people, *emails))
         addresses = Addresses(canonical=canonical, names=self.people)
@@ -608,17 +623,18 @@ class CheckService:
         people |= {email: addresses.of(email) for email in emails}
         return Judgement(
             addresses=addresses,
+            # Whoever opened or updated a request need not have made its commits.
             pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},
             trailer=self.trailer,
-            ledgers={one.layer: one for one in timelines},
+            ledgers={x.layer: x for x in timelines},
             landing=cache(lambda: self.reader.differing(commits[-1].id)),
         )
 
 
 def _waiting(ledger: Ledger) -> Iterable[str]:
     for lease in ledger.live()[0]:
-        found = ledger.setback(lease.resource) if lease.parked else None
-        if found and found.waits:
-            why = found.last.text.strip().partition("\n")[0]
+        setback = ledger.setback(lease.resource) if lease.parked else None
+        if setback and setback.waits:
+            why = setback.last.text.strip().partition("\n")[0]
             yield f"{lease.resource} of {lease.holder}: {why}"

@@ -7,11 +7,6 @@ Who held what is known by the history of one ledger:
    No renewal revives what ran out, so this is one span without a gap.
 2. History keeps the last renewal before every other step, since only a renewal replaces a renewal.
    So the last record before the end is there, with the expiry that it had then.
-3. Paths are only ever added to a lease: each set of them counts from the record that added it.
-4. Times are the wall clocks of the writers. A grant counts as no earlier than the end of what stood
-   in its way, by the order of the ledger, whatever the clocks say.
-
-Nothing is known from before the oldest state that was read, which is of ``since``.
 
 A commit's people are its author and its committer, and, when it comes to broken claims, the person
 who pushes it. If any of them is the holder, nothing is broken. But anybody may write an address: on
@@ -26,20 +21,12 @@ Which time counts, since a commit has two and neither is proven:
 - *Made* is the author date. Rebases, amendments and cherry-picks keep it, so that honest work stays
   honest when it is moved. If it is missing or in the future, the committer date is used instead.
   *Recorded* is the committer date.
-- A squash has the author date of when it was squashed. If a host did that, both dates are the
-  merge's: claims are judged by it, since that is when it landed, but a late token is only a
-  warning, since the work may have been done before another's grant.
 - A commit was made under another's lease if its author date lies in the time of that lease. If only
   the committer date does, it may have been moved or made then: a warning, not an error. Git's dates
   have seconds, and all of the second counts.
 - If neither does, but either date of the merge that took it to the branch does, it landed then, or
   had landed elsewhere before: a warning as well, unless the holder merged it.
-- For work from before a lease that is held now, it matters who merged it, and whether all commits
-  together change the file at all.
-- Work that was made under a lease of one of its own people is theirs. If it was only recorded under
-  one, its author date makes a warning: a commit may be amended later.
-- The same goes for a date in the second in which the other lease began or ended, and for a commit
-  that names a token that was issued after that had ended: clocks differ.
+- Work that was made under a lease of one of its own people is theirs.
 """
 
 from __future__ import annotations
@@ -108,6 +95,7 @@ class Tenure:
 
     def meets(self, second: int | None) -> bool:
         """True if any of the second that begins then lies in it: git's dates have seconds."""
+        # All of the second counts: git's dates have no fractions.
         return second is not None and self.since < second + 1_000 and second < self.until
 
 
@@ -165,12 +153,14 @@ def timeline(history: LedgerHistory, policy: Policy, moment: Moment) -> Timeline
                 key = parse_resource(name).key
             except UsageError:
                 key = fold(name)
+            # A grant that names no holder is that of whoever wrote it.
             holder, ended = event.holder or event.by, ends[token][0] if token in ends else None
             scope = event.scope or WHOLE
             grants[token] = Granted(token, name, key, scope, holder, event.at, ended)
     tenures = _tenures(history, ends)
     for tenure in tenures:
         x, ended = tenure.lease, None if tenure.stands else tenure.until
+        # A task that was finished without a claim has a record, and nobody ever had its token.
         finished_only = x.state is State.COMPLETED and x.claimed_at == x.expires_at
         if x.token not in grants and not finished_only:
             grants[x.token] = Granted(
@@ -196,7 +186,8 @@ def _tenures(history: LedgerHistory, ends: Mapping[int, tuple[int, str]]) -> lis
             since = now.claimed_at if now is not None else 0
             if was is not None and now is not None and same:
                 since = was.since
-                if was.lease.patterns != now.patterns:  # the span of the former coverage ends
+                # Paths are only ever added: each set of them counts from the record that added it.
+                if was.lease.patterns != now.patterns:
                     since = max(was.since, now.renewed_at)
                     done.append(replace(was, until=min(was.until, since), ended=GONE))
             elif was is not None:
@@ -373,7 +364,7 @@ class Judgement:
                     scope=named.scope,
                     layer=named.layer,
                     holder=commit.emails[0] if commit.emails else None,
-                    file=min((one.path for one in commit.touched), default=None),
+                    file=min((x.path for x in commit.touched), default=None),
                     next_steps=(_command("log", named.resource, named.layer),),
                 )
         if commit.unreadable:
@@ -386,16 +377,14 @@ class Judgement:
             yield from self._trailer_owed(commit)
 
     def _trailer_owed(self, commit: CommitFacts) -> Iterator[Finding]:
-        """That a commit changes more than task files and names no lease.
-
-        A merge need not name any, and the lines in a squash's message count if they are true. What
-        is named of a ledger that is not checked could be anything.
-        """
+        """The finding that a commit changes more than task files and names no lease."""
+        # What is named of a ledger that is not checked could be anything.
         if any(x.layer in self._ledgers for x in commit.named) or len(commit.parents) > 1:
             return
         if not commit.touched or commit.only_tasks:
             return
-        granted = frozenset[str]()  # the people who were given what the message's lines name
+        # The lines in a squash's message count if they are true.
+        granted = frozenset[str]()
         for line in commit.mentioned:
             grant = self._grant(line)
             if grant is not None and grant.key == line.key:
@@ -406,7 +395,7 @@ class Judgement:
         more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
         words, doubt = "names no lease, and this project requires one", self._help(commit, granted)
         verdict = CommitVerdict(rules.NO_TRAILER, words, evidence=more, doubt=doubt)
-        yield _of_trailer(commit, verdict, *_listed([one.path for one in commit.touched]))
+        yield _of_trailer(commit, verdict, *_listed([x.path for x in commit.touched]))
 
     def _grant(self, named: Named) -> Granted | None:
         ledger = self._ledgers.get(named.layer)
@@ -429,40 +418,42 @@ class Judgement:
         """The claims that a commit broke, one finding for each lease."""
         touched: dict[int, list[str]] = {}
         people = self._people(commit.emails)
-        for one in commit.touched:
-            for number in sorted(self._cover.matching(one)):
-                if self._concerns(one, number, people):
-                    touched.setdefault(number, []).append(one.path)
-        own = [self._tenures[n] for n in touched if self._keys[n] & people]
+        for change in commit.touched:
+            for number in sorted(self._cover.matching(change)):
+                if self._concerns(change, number, people):
+                    touched.setdefault(number, []).append(change.path)
+        mine = [self._tenures[n] for n in touched if self._keys[n] & people]
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
             tenure, keys = self._tenures[number], self._keys[number]
+            # The server has seen to who pushes, unlike to the address in a commit.
             if keys & self._pushers:
                 continue
             if keys & people:
                 verdict = self._judge_address(commit, tenure, paths)
             else:
-                verdict = self._judge(commit, tenure, keys, paths, own)
+                verdict = self._judge(commit, tenure, keys, paths, mine)
                 verdict = verdict and verdict._replace(doubt=self._help(commit, keys))
             if verdict is None:
                 continue
-            found = _broken(commit, tenure, paths, verdict)
+            finding = _broken(commit, tenure, paths, verdict)
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
-            if known is None or known.level.rank < found.level.rank:
-                best[key] = found
+            if known is None or known.level.rank < finding.level.rank:
+                best[key] = finding
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
 
-    def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
+    def _concerns(self, change: Touched, number: int, people: frozenset[str]) -> bool:
         """True if a tenure is affected by a commit's change of a path, or is its own people's."""
         keys = self._keys[number]
-        if not one.lost or keys & people:
+        # A merge that follows another side concerns only those whose work it gives up.
+        if not change.lost or keys & people:
             return True
         tenure = self._tenures[number]
         grant = (tenure.layer, tenure.lease.resource.key, tenure.lease.token)
         return any(
             self._people(work.people) & keys
             or any((x.layer, x.key, x.token) == grant for x in work.named)
-            for work in one.lost
+            for work in change.lost
         )
 
     def _judge_address(
@@ -470,8 +461,9 @@ class Judgement:
     ) -> CommitVerdict | None:
         """Judge a commit of which only an address says that the holder made it."""
         named, lease = (*commit.named, *commit.mentioned), tenure.lease
+        # Such as the commits of assignments, which name no token.
         if commit.only_tasks:
-            return None  # such as the commits of assignments, which name no token
+            return None
         if not self._blocks_now(tenure):
             return None
         if names_grant(named, commit.recorded, lease, tenure.layer) or self._lands_elsewhere(paths):
@@ -489,6 +481,7 @@ class Judgement:
 
     def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
         """Return whether all commits together leave these paths as they are."""
+        # Costs a diff of the whole range, which most checks never need.
         landing = self._landing()
         return landing is not None and landing.isdisjoint(paths)
 
@@ -498,12 +491,12 @@ class Judgement:
         tenure: Tenure,
         keys: frozenset[str],
         paths: Sequence[str],
-        own: Sequence[Tenure],
+        mine: Sequence[Tenure],
     ) -> CommitVerdict | None:
         lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
         held = _held(lease, "held")
         made = commit.made(now)
-        mine = [x for x in own if x.layer == tenure.layer]
+        mine = [x for x in mine if x.layer == tenure.layer]
         honest = any(x.meets(made) for x in mine)
         theirs = honest or any(x.meets(commit.recorded) for x in mine)
         still = self._blocks_now(tenure)
@@ -535,8 +528,8 @@ class Judgement:
     def _merged_only(
         self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str], keys: frozenset[str]
     ) -> bool:
-        """True if work from before a tenure does no harm: its holder merged it, or a merge kept
-        what was there."""
+        # Work from before a tenure does no harm where its holder merged it, or where all commits
+        # together leave the file as it is.
         made = commit.made(tenure.since)
         if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:
             return False
@@ -550,10 +543,12 @@ class Judgement:
             return (
                 "it was recorded under a lease of its own authors, and may have been amended since"
             )
+        # Git's dates have seconds: nobody knows which came first.
         if made < tenure.since or tenure.until < made + MS:
             return "it was made in the same second as that began or ended"
         if tenure.stands or tenure.until - made > SKEW:
             return ""
+        # The clocks of two machines differ: a token from after the end tells more than a date.
         people = self._people(commit.emails)
         grants = self._ledgers[tenure.layer].grants
         for named in commit.named:
@@ -569,6 +564,7 @@ class Judgement:
     def _judge_token(self, commit: CommitFacts, named: Named) -> CommitVerdict | None:
         """Judge a token: to whom it was issued, for what, and until when."""
         grant, timeline = self._grant(named), self._ledgers[named.layer]
+        # Tokens only grow: of a smaller one the history that was read may have lost the grant.
         if grant is None and named.token >= timeline.tokens:
             return CommitVerdict(rules.UNKNOWN, "which was never issued")
         if grant is None:
@@ -590,7 +586,8 @@ class Judgement:
             if not doubt:
                 return foreign
         made = commit.made(timeline.moment.now.wall_ms)
-        later = next(  # the first later grant of the same work to another person
+        # The first later grant of the same work to another person.
+        later = next(
             (
                 x
                 for x in self._grants[named.layer, grant.key]
@@ -600,15 +597,19 @@ class Judgement:
             ),
             None,
         )
+        # Times are the wall clocks of the writers. By the order of the ledger a grant is no earlier
+        # than the end of what stood in its way, whatever the clocks say.
         at = 0 if later is None else max(later.at, grant.ended or 0)
         if made is None or later is None or made + MS <= at:
             return foreign
         who = printable(later.holder)
         evidence = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
         level, words = rules.SUPERSEDED.level, f"after {who} had been granted it"
-        if made < at:  # within one second nobody knows which came first
+        if made < at:
+            # Within one second nobody knows which came first.
             level, words = Level.WARNING, f"in the same second as {who} was granted it"
         elif commit.dated_by_host:
+            # A squash by a host has the date of the merge: the work may be from before the grant.
             by_host = _BY_HOST.format(person_key(commit.committer))
             level, evidence = Level.WARNING, (by_host, *evidence)
         return CommitVerdict(rules.SUPERSEDED, words, level, evidence, at)
@@ -627,14 +628,15 @@ def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
     known = {commit.id: commit for commit in commits}
     branch = list[CommitFacts]()
     at = commits[-1].id if commits else ""
-    while (one := known.pop(at, None)) is not None:
-        branch.append(one)
-        at = one.parents[0] if one.parents else ""
-    found: dict[str, CommitFacts] = {}
+    while (commit := known.pop(at, None)) is not None:
+        branch.append(commit)
+        at = commit.parents[0] if commit.parents else ""
+    merges: dict[str, CommitFacts] = {}
+    # The oldest merge first: what it took to the branch was there for the later ones.
     for merge in reversed(branch):
-        left = list(merge.parents[1:])
-        while left:
-            if (one := known.pop(left.pop(), None)) is not None:
-                found[one.id] = merge
-                left += one.parents
-    return found
+        waiting = list(merge.parents[1:])
+        while waiting:
+            if (commit := known.pop(waiting.pop(), None)) is not None:
+                merges[commit.id] = merge
+                waiting += commit.parents
+    return merges

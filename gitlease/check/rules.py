@@ -132,7 +132,7 @@ class CheckResult:
 
     def of(self, level: Level) -> list[Finding]:
         """The findings of one level."""
-        return [found for found in self.findings if found.level is level]
+        return [x for x in self.findings if x.level is level]
 
     def fails(self, limit: str) -> bool:
         """Return whether any finding is at or above the level to fail on."""
@@ -160,11 +160,11 @@ class CheckResult:
         words += ["not all could be checked"] if self.unread else []
         return ", ".join(words) or "nothing found"
 
-    def place(self, found: Finding) -> str:
+    def place(self, finding: Finding) -> str:
         """A finding's file as the host knows it, ``""`` if it has none."""
-        if found.file is None:
+        if finding.file is None:
             return ""
-        return f"{self.prefix}/{found.file}" if self.prefix else found.file
+        return f"{self.prefix}/{finding.file}" if self.prefix else finding.file
 
 
 def counted(number: int, what: str) -> str:
@@ -213,12 +213,12 @@ ROOT = "%SRCROOT%"
 
 def worst_first(findings: Sequence[Finding]) -> list[Finding]:
     """The errors before the warnings, else as they were found."""
-    return sorted(findings, key=lambda found: -found.level.rank)
+    return sorted(findings, key=lambda x: -x.level.rank)
 
 
-def details(found: Finding) -> list[str]:
+def details(finding: Finding) -> list[str]:
     """The evidence and the next steps, a line each."""
-    return [one_line(x) for x in (*found.evidence, *(f"next: {x}" for x in found.next_steps))]
+    return [one_line(x) for x in (*finding.evidence, *(f"next: {x}" for x in finding.next_steps))]
 
 
 def one_line(text: str) -> str:
@@ -232,13 +232,13 @@ def one_line(text: str) -> str:
 def as_text(report: CheckResult) -> str:
     """The whole report; its last line has the result."""
     lines = []
-    for found in worst_first(report.findings):
-        lines.append(f"{found.level.value}: {one_line(found.message)} ({found.rule.id})")
-        if place := report.place(found):
-            at = f":{found.line}" if found.line is not None else ""
+    for finding in worst_first(report.findings):
+        lines.append(f"{finding.level.value}: {one_line(finding.message)} ({finding.rule.id})")
+        if place := report.place(finding):
+            at = f":{finding.line}" if finding.line is not None else ""
             lines.append(f"  at {one_line(place)}{at}")
-        lines += [f"  {text}" for text in details(found)]
-    lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
+        lines += [f"  {text}" for text in details(finding)]
+    lines += [f"fixed: {one_line(x.message)} ({x.rule.id})" for x in report.fixed]
     lines += [f"not checked: {one_line(text)}" for text in report.unread]
     lines += [f"waiting for a person: {one_line(text)}" for text in report.waiting]
     lines.append(f"{report.checked}: {report.outcome}")
@@ -255,10 +255,11 @@ def as_github(report: CheckResult) -> str:
     """The annotations, and a line with the result."""
     lines: list[str] = []
     for level in (Level.ERROR, Level.WARNING):
-        found = report.of(level)
-        shown = found if len(found) <= ANNOTATIONS else found[: ANNOTATIONS - 1]
-        lines += [_annotation(report, one) for one in shown]
-        if rest := found[len(shown) :]:
+        findings = report.of(level)
+        # One place is kept for how many more there are.
+        shown = findings if len(findings) <= ANNOTATIONS else findings[: ANNOTATIONS - 1]
+        lines += [_annotation(report, x) for x in shown]
+        if rest := findings[len(shown) :]:
             more = f"{len(rest)} more of these are in the summary of the job"
             lines.append(f"::{level.value} title=gitlease::{_data(more)}")
     for text in report.unread:
@@ -279,17 +280,17 @@ def tame(text: str) -> str:
     return f"- {text}" if text.lstrip().startswith("::") else text
 
 
-def _annotation(report: CheckResult, found: Finding) -> str:
-    about = {"file": one_line(report.place(found)), "title": f"gitlease: {found.rule.id}"}
-    if found.line is not None and found.file is not None:
-        about["line"] = str(found.line)
+def _annotation(report: CheckResult, finding: Finding) -> str:
+    about = {"file": one_line(report.place(finding)), "title": f"gitlease: {finding.rule.id}"}
+    if finding.line is not None and finding.file is not None:
+        about["line"] = str(finding.line)
     # A colon or a comma would end the value of a property.
     inside = str.maketrans({":": "%3A", ",": "%2C"})
     each = ((key, _data(about.get(key, "")).translate(inside)) for key in ("file", "line", "title"))
     words = ",".join(f"{key}={value}" for key, value in each if value)
-    text = "\n".join((one_line(found.message), *details(found)))
+    text = "\n".join((one_line(finding.message), *details(finding)))
     text = text if len(text) <= LONGEST_ANNOTATION else text[: LONGEST_ANNOTATION - 1] + "…"
-    return f"::{found.level.value} {words}::{_data(text)}"
+    return f"::{finding.level.value} {words}::{_data(text)}"
 
 
 def _data(text: str) -> str:
@@ -304,22 +305,25 @@ def _data(text: str) -> str:
 
 def as_summary(report: CheckResult) -> str:
     """The summary; beyond ``ROWS`` findings are only counted."""
-    found = worst_first(report.findings)
-    shown, left = found[:ROWS], len(found[ROWS:])
-    says_more = found or report.fixed or report.unread
+    findings = worst_first(report.findings)
+    shown, hidden = findings[:ROWS], len(findings[ROWS:])
+    says_more = findings or report.fixed or report.unread
     title = "## gitlease: " + (report.outcome if says_more else "every claim is kept")
     lines = [title, "", f"Checked: {_plain(report.checked)}.", ""]
     if shown:
-        rows = [_row(report, one) for one in shown]
+        rows = [_row(report, x) for x in shown]
         lines += ["| | claim | what | where |", "| --- | --- | --- | --- |", *rows, ""]
         lines += ["<details><summary>Evidence, and what to do</summary>", ""]
-        for one in shown:
-            lines.append(f"- {_plain(one.message)}")
-            lines += [f"  - {_plain(text)}" for text in one.evidence]
-            lines += [f"  - <code>{_plain(step)}</code>" for step in one.next_steps]
+        for finding in shown:
+            lines.append(f"- {_plain(finding.message)}")
+            lines += [f"  - {_plain(text)}" for text in finding.evidence]
+            lines += [f"  - <code>{_plain(step)}</code>" for step in finding.next_steps]
         lines += ["", "</details>", ""]
-    if left:
-        lines += [f"{left} more are not shown here: `gitlease check --format text` lists them.", ""]
+    if hidden:
+        lines += [
+            f"{hidden} more are not shown here: `gitlease check --format text` lists them.",
+            "",
+        ]
     if report.fixed:
         lines += ["Fixed:", "", *(f"- {_plain(x.message)}" for x in report.fixed[:50]), ""]
     for sign, texts in (("CAUTION", report.unread), ("NOTE", report.warnings)):
@@ -334,12 +338,12 @@ def summary_failure(message: str, hints: tuple[str, ...] = ()) -> str:
     return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
 
 
-def _row(report: CheckResult, found: Finding) -> str:
-    at = f":{found.line}" if found.line is not None else ""
-    where = f"<code>{_plain(report.place(found))}{at}</code>" if found.file is not None else ""
-    claim = f"<code>{_plain(found.resource)}</code>" if found.resource else ""
-    sign = f"{_SIGNS[found.level]} {found.rule.id}"
-    return f"| {sign} | {claim} | {_plain(found.message)} | {where} |"
+def _row(report: CheckResult, finding: Finding) -> str:
+    at = f":{finding.line}" if finding.line is not None else ""
+    where = f"<code>{_plain(report.place(finding))}{at}</code>" if finding.file is not None else ""
+    claim = f"<code>{_plain(finding.resource)}</code>" if finding.resource else ""
+    sign = f"{_SIGNS[finding.level]} {finding.rule.id}"
+    return f"| {sign} | {claim} | {_plain(finding.message)} | {where} |"
 
 
 def _plain(text: str) -> str:
@@ -353,44 +357,45 @@ def _plain(text: str) -> str:
 def as_junit(report: CheckResult, *, fail_on: str) -> str:
     """The document. A finding below the level to fail on is a case that passes."""
     limit = LIMITS[fail_on]
-    found = worst_first(report.findings)
-    failing = [x for x in found if limit is not None and x.level.rank >= limit.rank]
+    findings = worst_first(report.findings)
+    failing = [x for x in findings if limit is not None and x.level.rank >= limit.rank]
     unread = report.unread
-    tests = str(max(len(found) + len(unread), 1))
+    # Where nothing was found, one case says that there was a check.
+    tests = str(max(len(findings) + len(unread), 1))
     counts = {"tests": tests, "failures": str(len(failing)), "errors": str(len(unread))}
     root = Element("testsuites", {"name": "gitlease", **counts})
     suite = SubElement(root, "testsuite", {"name": "gitlease check", **counts, "skipped": "0"})
-    for one in found:
-        case = SubElement(suite, "testcase", _case(report, one))
-        text = "\n".join((one_line(one.message), *details(one)))
-        if one in failing:
-            about = {"type": one.rule.id, "message": one_line(one.message)}
+    for finding in findings:
+        case = SubElement(suite, "testcase", _case(report, finding))
+        text = "\n".join((one_line(finding.message), *details(finding)))
+        if finding in failing:
+            about = {"type": finding.rule.id, "message": one_line(finding.message)}
             SubElement(case, "failure", about).text = text
         else:
-            SubElement(case, "system-out").text = f"{one.level.value}: {text}"
+            SubElement(case, "system-out").text = f"{finding.level.value}: {text}"
     for text in unread:
         about = {"classname": "gitlease.check", "name": "what could not be checked"}
         case = SubElement(suite, "testcase", {**about, "time": "0"})
         SubElement(case, "error", {"type": "invalid", "message": one_line(text)})
-    if not found and not unread:
+    if not findings and not unread:
         about = {"classname": "gitlease.check", "name": one_line(report.checked)}
         SubElement(suite, "testcase", {**about, "time": "0"})
     if report.warnings:
-        said = "\n".join(f"warning: {one_line(text)}" for text in report.warnings)
-        SubElement(suite, "system-err").text = said
+        warnings = "\n".join(f"warning: {one_line(text)}" for text in report.warnings)
+        SubElement(suite, "system-err").text = warnings
     indent(root)
     body = tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def _case(report: CheckResult, found: Finding) -> dict[str, str]:
-    words = [found.resource or "", (found.commit or "")[:10]]
-    name = " ".join(one_line(word) for word in words if word) or found.rule.id
-    about = {"classname": f"gitlease.{found.rule.id}", "name": name, "time": "0"}
-    if place := report.place(found):
+def _case(report: CheckResult, finding: Finding) -> dict[str, str]:
+    words = [finding.resource or "", (finding.commit or "")[:10]]
+    name = " ".join(one_line(word) for word in words if word) or finding.rule.id
+    about = {"classname": f"gitlease.{finding.rule.id}", "name": name, "time": "0"}
+    if place := report.place(finding):
         about["file"] = one_line(place)
-        if found.line is not None:
-            about["line"] = str(found.line)
+        if finding.line is not None:
+            about["line"] = str(finding.line)
     return about
 
 
@@ -422,30 +427,30 @@ def as_sarif(report: CheckResult, *, version: str) -> str:
         "columnKind": "unicodeCodePoints",
         "originalUriBaseIds": {ROOT: {"description": {"text": "the root of the repository"}}},
         "invocations": [done],
-        "results": [_result(report, found, order[found.rule.id]) for found in report.findings],
+        "results": [_result(report, x, order[x.rule.id]) for x in report.findings],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _result(report: CheckResult, found: Finding, number: int) -> Json:
-    text = "\n".join((one_line(found.message), *details(found)))
+def _result(report: CheckResult, finding: Finding, number: int) -> Json:
+    text = "\n".join((one_line(finding.message), *details(finding)))
     # The same for the same finding in every run, whatever its wording and its line.
-    parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
+    about = {x: getattr(finding, x) for x in ("resource", "scope", "layer", "holder", "commit")}
+    parts = (finding.rule.id, *about.values())
     same = "\0".join(part or "" for part in parts).encode("utf-8", "surrogatepass")
-    names = ("resource", "scope", "layer", "holder", "since", "commit")
-    about = {x: y for x in names if (y := getattr(found, x)) is not None}
-    about |= {"since": utc_text(found.since)} if found.since is not None else {}
+    commit = about.pop("commit")
+    about |= {"since": finding.since and utc_text(finding.since), "commit": commit}
     result: Json = {
-        "ruleId": found.rule.id,
+        "ruleId": finding.rule.id,
         "ruleIndex": number,
-        "level": found.level.value,
+        "level": finding.level.value,
         "message": {"text": text},
         "partialFingerprints": {"gitlease/v1": sha256(same).hexdigest()[:32]},
-        "properties": {x: one_line(y) for x, y in about.items()},
+        "properties": {x: one_line(y) for x, y in about.items() if y is not None},
     }
-    if place := report.place(found):
+    if place := report.place(finding):
         where = {"uri": _uri(place), "uriBaseId": ROOT}
-        region = {"startLine": max(found.line or 1, 1)}
+        region = {"startLine": max(finding.line or 1, 1)}
         physical = {"artifactLocation": where, "region": region}
         result["locations"] = [{"physicalLocation": physical}]
     return result
@@ -455,6 +460,7 @@ def _uri(path: str) -> str:
     # A colon is quoted too: in the first segment it would read as a scheme.
     try:
         name = path.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # no name that git ever gave
+    except UnicodeEncodeError:
+        # No name that git ever gave: a ledger may have any text.
         name = path.encode("utf-8", "backslashreplace")
     return quote(name, safe="/")

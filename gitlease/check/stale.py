@@ -1,11 +1,8 @@
 """Finds claims that nobody works under any more, and releases them one by one.
 
 Finding reads every fact once, with one connection for each layer, and changes nothing. Five rules
-make cases of the facts, each with findings and what may be done about them. The times are those of
-the ledger: an edge outlives its lease, so it is stale once the ledger has seen nothing of its
-assignee for longer than ``stale.after``, nor was it written since. What cannot be known in this
-clone is reported as such, and is no finding. What may be released is decided by the project's
-settings, and once more by the ledger at that time: a claim that came in between stays.
+make cases of the facts, each with findings and what may be done about them. What cannot be known in
+this clone is reported as such, and is no finding.
 """
 
 from __future__ import annotations
@@ -136,7 +133,7 @@ class StaleService:
 
     def fix(
         self,
-        found: CheckResult,
+        result: CheckResult,
         *,
         choose: Callable[[Case], bool] = lambda _case: True,
         commit: bool = True,
@@ -148,31 +145,33 @@ class StaleService:
         reasons: dict[Finding, tuple[str, ...]] = {}
         answers: list[Answer] = []
         failure: tuple[str, ...] = ()
-        for case in found._cases:
+        for case in result._cases:
             why = (case.stays,) if case.stays else failure or (() if choose(case) else (KEPT,))
             if not why and case.plan is not None:
+                # The ledger decides once more: a claim that came in between stays.
                 try:
                     answers.append(acts.retire(self._session, [case.plan], commit=commit))
                     why = _why_unfixed(answers[-1])
                 except GitleaseError as error:
                     if not answers:
                         raise
-                    why = failure = (error.message,)  # what was released before is reported
+                    # What was released before is reported; nothing more is tried.
+                    why = failure = (error.message,)
             reasons |= dict.fromkeys(case.findings if why else (), why)
         written = [w for answer in answers for w in answer.written]
-        warnings = [*found.warnings, *(x for answer in answers for x in answer.warnings)]
+        warnings = [*result.warnings, *(x for answer in answers for x in answer.warnings)]
         warnings += [error.message for answer in answers for error in answer.refused]
         return replace(
-            found,
+            result,
             _cases=(),
-            fixed=tuple(x for case in found._cases for x in case.findings if x not in reasons),
+            fixed=tuple(x for case in result._cases for x in case.findings if x not in reasons),
             findings=tuple(
                 replace(
                     x,
                     evidence=(*x.evidence, f"not fixed: {reasons[x][0]}"),
                     next_steps=reasons[x][1:] or x.next_steps,
                 )
-                for x in found.findings
+                for x in result.findings
                 if x in reasons
             ),
             leases=tuple(view for answer in answers for view in answer.leases),
@@ -184,8 +183,8 @@ class StaleService:
     def _read(self, *, cached: bool) -> tuple[Facts, list[Snapshot], tuple[str, ...]]:
         """The facts, the heads that they are of, and warnings."""
         session = self._session
-        look = session.look(cached=cached)
-        heads, warnings = [look.head], look.warnings
+        view = session.look(cached=cached)
+        heads, warnings = [view.head], view.warnings
         for layer in self._layers:
             head = session.store.known(layer) if cached else session.store.fetch(layer)
             if head is None:
@@ -196,7 +195,7 @@ class StaleService:
         events: list[Event] = []
         for head in heads:
             if head.ledger is not None:
-                moment = Moment(now=look.moment.now, seen=head.seen)
+                moment = Moment(now=view.moment.now, seen=head.seen)
                 leases = head.ledger.every_lease()
                 records += records_of(leases, head.layer, head.policy, moment)
                 events += session.store.history(head.layer, MAX_EVENTS, older=not cached)
@@ -208,6 +207,7 @@ class StaleService:
         persons = Persons(people)
         if asked or names:
             authors = self._history.authors()
+            # The log of commits has the mailmap's addresses of its authors already.
             others = [email for email in dict.fromkeys(asked) if email not in authors]
             mailmap = {**self._history.usual(others), **authors} if others else authors
             known = dict.fromkeys((*authors, *authors.values(), *holders))
@@ -281,7 +281,8 @@ class Facts:
         missing = (x.lease for x in self.records if self._required and self.task_of(x) is None)
         names = (x.resource for x in missing if x.edge)
         self.deleted = history.deleted(frozenset(x.key for x in names if not x.is_path))
-        if self.absent:  # the task of a lease may be in one of these files
+        # The task of a lease may be in a file that a sparse checkout leaves out.
+        if self.absent:
             self.records = [x for x in self.records if self.task_of(x) or not x.lease.edge]
 
     def last_change(self, task: Task, means: Callable[[str], bool]) -> tuple[Version | None, bool]:
@@ -310,7 +311,7 @@ class Facts:
         return self.tasks.get(record.lease.resource.key)
 
     def means(self, holder: str) -> Callable[[str], bool]:
-        """Return whether a name in a task file means this holder."""
+        """Return a test of whether a name in a task file means this holder."""
         return lambda name: self.persons.stands_for(name, holder)
 
     def of_person(self, task: Task, name: str) -> list[Record]:
@@ -325,7 +326,8 @@ class Facts:
         return task.is_done or any(x.done and x.lease.lease_id in whole for x in records)
 
     def _doubtful_edges(self) -> Iterator[Edge]:
-        """The edges of whose persons the ledger has seen nothing for so long, or never."""
+        # An edge outlives its lease: it is in doubt once the ledger has seen nothing of its person
+        # for longer than ``stale.after``, or never did.
         for task in self.tasks.values():
             if task.exempt or not task.assigned or self.is_done(task):
                 continue
@@ -337,7 +339,7 @@ class Facts:
                     yield edge
 
     def _last_seen(self, task: Task, name: str) -> tuple[int, str] | None:
-        """The end of the last lease, or the last event; a retired edge that is here is none."""
+        """The end of the last lease, or the last event."""
         times = [
             (x.lease.expires_at, "the last lease expired")
             for x in self.of_person(task, name)
@@ -346,19 +348,22 @@ class Facts:
         times += [
             (event.at, f"{event.kind.replace('_', ' ')}, says the ledger")
             for event in self._events.get(task.resource.key, ())
+            # A retired edge that is here again was not touched by its person.
             if event.kind != RETIRED
             and any(x and self.persons.stands_for(name, x) for x in (event.holder, event.by))
         ]
         at, what = max(times, key=lambda time: time[0], default=(0, ""))
+        # The clock of who wrote it may be ahead of this one.
         return (min(at, self._now), what) if times else None
 
     def is_recent(self, at: int) -> bool:
         return at >= self._now - self._rules.after * MS
 
     def _hidden_leases(self) -> Iterator[tuple[Task, Record]]:
-        """The live leases, not of late, whose task's file here does not name the holder."""
+        """The live leases whose task's file here does not name the holder."""
         for record in self.records:
             lease, task = record.lease, self.task_of(record)
+            # The edge of a claim of just now may still be on its way to this branch.
             grace = lease.ttl if self._rules.grace is None else self._rules.grace
             late = self._now - lease.claimed_at > grace * MS
             here = task is not None and (self.assigns(task, lease.holder) or self.is_done(task))
@@ -386,6 +391,7 @@ class Facts:
         since = signs[0][0]
         steps = [f"gitlease claim {text}", f"gitlease release {text}"]
         if not any(same_person(email, self.caller) for email in emails):
+            # Of another's claim a person is asked first: nothing printed here takes it from them.
             steps = [f"gitlease show {text}", f"gitlease note {text} 'still on it?'"]
             steps += [FIX] * self._rules.release
         who = f"{self.persons.called(edge.name)}, idle for {self._ago(since)}"
@@ -476,6 +482,7 @@ def stale_edges(facts: Facts) -> Iterator[Case]:
     """Edges of whose person nothing was seen for ``stale.after``; and names that are nobody's."""
     for edge in facts.edges:
         written, _ = facts.last_change(edge.task, _spells(edge.name))
+        # Somebody unknown may be the author of a commit that is not here.
         is_nobodys = not facts.lack and not facts.persons.emails(edge.name)
         nobody = (facts.of_nobody(edge, written),) if is_nobodys else ()
         # An edge that nobody committed yet is not left from anything.
@@ -517,10 +524,12 @@ def lapsed_leases(facts: Facts) -> Iterator[Case]:
         lease, task = record.lease, facts.task_of(record)
         if not record.lapsed or lease.resource.key in facts.deleted:
             continue
+        # Where the edge is still there, that is stale, once it is.
         if task is not None and (facts.is_done(task) or facts.assigns(task, lease.holder)):
-            continue  # where the edge is still there, that is stale, once it is
+            continue
+        # It lapsed so lately that its edge may still be on its way here.
         if lease.edge and facts.is_recent(lease.expires_at):
-            continue  # it lapsed so lately that its edge may still be on its way here
+            continue
         more = "it still keeps the task assigned to its holder" if lease.edge_stays else ""
         yield facts.of_lease(rules.LAPSED_LEASE, record, task, "", more)
 
@@ -593,7 +602,8 @@ def _unassign(
         resource=resource,
         reason=f"idle since {since}",
         grants=tuple(grant_of(record.lease) for record in records),
-        assigned=True,  # it is the holder's own, or the project's policy allows it
+        # It is the holder's own, or the project's policy allows it.
+        assigned=True,
         unassigned=(persons.assignee(edge.name),),
         note=f"was assigned to {who}: idle since {since}"[:MAX_REASON],
     )

@@ -135,7 +135,7 @@ class TaskHistory:
         wanted: dict[str, set[str]] = {}
         for file, (_, words) in tasks.items():
             for same in list(edits[file].values())[:MAX_VERSIONS]:
-                for blob in (x for one in same for x in (one.blob_before, one.blob_after) if x):
+                for blob in (x for y in same for x in (y.blob_before, y.blob_after) if x):
                     wanted.setdefault(blob, set()).update(words)
         versions = _TaskVersions(self._repository, self._tasks, wanted)
         shallow = self._repository.shallow()
@@ -148,25 +148,20 @@ class TaskHistory:
         """Which tasks of these folded names were deleted on the current branch, by key."""
         if not keys:
             return {}
-        words = (
-            "--ignore-missing",
-            "-M100%",
-            "--diff-filter=D",
-            "HEAD",
-            "--",
-            *self._wanted.pathspecs(),
-        )
+        # Exact renames only: a task whose file was moved was not deleted.
+        options = ("--ignore-missing", "-M100%", "--diff-filter=D", "HEAD")
+        words = (*options, "--", *self._wanted.pathspecs())
         log = read_log(self._repository, words) if self._commits else ()
-        gone = [(commit, change) for commit, change in log if change is not None]
-        wanted = {change.blob_before: set(keys) for _, change in gone}
+        removals = [(commit, change) for commit, change in log if change is not None]
+        wanted = {change.blob_before: set(keys) for _, change in removals}
         versions = _TaskVersions(self._repository, self._tasks, wanted)
-        found: dict[str, Deleted] = {}
-        for commit, change in gone:
+        deleted: dict[str, Deleted] = {}
+        for commit, change in removals:
             task = versions.task(change.blob_before, change.path)
             if task is not None and task.resource.key in keys:
-                here = Deleted(change.path, commit.id, commit.author_usual)
-                found.setdefault(task.resource.key, here)
-        return found
+                last = Deleted(change.path, commit.id, commit.author_usual)
+                deleted.setdefault(task.resource.key, last)
+        return deleted
 
     @cached_property
     def _log(self) -> list[tuple[Commit, Changed | None]]:
@@ -174,7 +169,8 @@ class TaskHistory:
         form = ("--ignore-missing", "--full-history", "--sparse", "-m", f"-n{MAX_COMMITS}")
         refs: tuple[str, ...] = ("HEAD", "--branches", "--remotes")
         branch = self._prefix.removeprefix("refs/heads/")
-        if branch != self._prefix:  # the ledgers are among the branches
+        # On a host that takes only branches the ledgers are among them, and are no work.
+        if branch != self._prefix:
             here, there = f"--exclude={branch}/*", f"--exclude=*/{branch}/*"
             refs = ("HEAD", here, "--branches", there, "--remotes")
         words = (*NO_RENAMES, *form, *refs, "--", *self._wanted.pathspecs())
@@ -197,6 +193,7 @@ class TaskHistory:
         for remote in self._remotes if branches and self._commits else ():
             specs = self._repository.config.get_all(f"remote.{remote}.fetch")
             every = f"{HEADS}*:refs/remotes/{remote}/*" in [x.removeprefix("+") for x in specs]
+            # Such a clone got every branch at its person's last fetch.
             if every and not self._in_ci and not any(spec.startswith("^") for spec in specs):
                 continue
             if (lack := self._lack_of_branches(remote, cached=cached)) is not None:
@@ -254,8 +251,10 @@ def _past(
         if number == MAX_VERSIONS:
             return
         if commit.id in shallow:
-            yield None  # it adds all files that there are, whoever wrote them
-        elif len(same) >= len(commit.parents):  # else a merge that agrees with one of its parents
+            # It adds all files that there are, whoever wrote them.
+            yield None
+        # Else it is a merge that agrees with one of its parents: the change is that parent's.
+        elif len(same) >= len(commit.parents):
             # The oldest version that is read counts as that which assigned whom it names.
             oldest = number == MAX_VERSIONS - 1
             before = [() if oldest else versions.names(x.blob_before, task) for x in same]
@@ -268,7 +267,8 @@ def _past(
 
 
 class _TaskVersions:
-    """Tasks in versions of files. Only those with a wanted word are parsed."""
+    # A file may have dozens of versions, and YAML is slow: only those with a word of the question
+    # are parsed. The id of a task may be its file's name, which no word in the file shows.
 
     def __init__(
         self, repository: Repository, tasks: Tasks, wanted: Mapping[str, set[str]]
@@ -304,14 +304,15 @@ class _TaskVersions:
             data = self._data.get(blob)
             try:
                 task = read_task(data, file=file, tasks=self._tasks) if data else None
-            except Invalid:  # half merged, say: nobody is assigned in it
+            except Invalid:
+                # Half merged, say: nobody is assigned in it.
                 task = None
             self._parsed[known] = task
         return self._parsed[known]
 
 
 def lack_of_contents(repository: Repository) -> Lack | None:
-    """That this is a partial clone, which gets contents only when git asks for them."""
+    """The lack of a partial clone, which gets contents only when git asks for them."""
     config = repository.config
     promised = (
         entry.key.removeprefix("remote.").removesuffix(".promisor")

@@ -36,6 +36,7 @@ def run_server_hook(argv: Sequence[str]) -> int:
     except MemoryError:
         say("this push cannot be judged: it needs too much memory")
         return FAULT
+    # Any traceback would be shown to whoever pushes; the script refuses by the status.
     except Exception as error:
         line = f"{type(error).__name__}: {error}".splitlines()[0]
         say(f"this push cannot be judged: internal error: {line}")
@@ -45,9 +46,12 @@ def run_server_hook(argv: Sequence[str]) -> int:
 
 
 def _judged(*, marked: bool) -> wiring.PushVerdict:
-    gc.enable()  # a push may be large
+    # The program starts without the collector of garbage; a push may be large.
+    gc.enable()
     data = sys.stdin.buffer.read(MOST_INPUT) if sys.stdin is not None else b""
     mark = f"\n{END}\n".encode() if marked else b"\n"
+    # Whoever hands the input on may have been killed: the refs that are missing would pass
+    # unjudged.
     if len(data) < MOST_INPUT and not data.endswith(mark):
         raise Invalid("the list of pushed refs is incomplete")
     return wiring.judge_push(data.removesuffix(mark) + b"\n")

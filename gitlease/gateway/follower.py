@@ -82,12 +82,14 @@ class Follower:
                 head, self.trouble = self._store.known(self._layer), error
                 if head is None:
                     raise
-        past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
+        # Outside of the lock: reading history may take long, and the others go on meanwhile.
+        past, first = ([], 0) if after is None else self._history(head)
         with self._lock:
             self._adopt(head)
             if after is not None:
                 last = max((x.number for x in past if x.number), default=after)
                 newer = [x for x in self._recent if x.number is not None and x.number > last]
+                # The step after the last one seen is no longer there.
                 if first > after[0] + 1:
                     listener(self._gap())
                 for event in (*past, *newer):
@@ -112,7 +114,8 @@ class Follower:
         self._wake.set()
 
     def _remove(self, number: int) -> None:
-        self._listeners.pop(number, None)  # without the lock: an event loop must not wait for it
+        # Without the lock, which is held while history is sent: an event loop must not wait for it.
+        self._listeners.pop(number, None)
 
     def _follow(self) -> None:
         pause = SOONEST
@@ -122,11 +125,13 @@ class Follower:
             with self._lock:
                 if not self._listeners:
                     self._thread = None
-                    self._head = None  # history has what happens meanwhile
+                    # History has what happens until somebody listens again.
+                    self._head = None
                     self._recent.clear()
                     return
             pause, began = EVERY, self._clock.now()
             try:
+                # What was pushed here is in memory: no look at the remote is needed.
                 newest = self._store.newest(self._layer) if pushed else None
                 head = newest or self._store.fetch(self._layer)
                 pause = pause_after(began.elapsed_at_most(self._clock.now()) / MS)
@@ -136,7 +141,8 @@ class Follower:
                 self.trouble = None
             except GitleaseError as error:
                 self.trouble = error  # and try again
-            except Exception:  # one bug must not silence the stream
+            except Exception:
+                # One bug must not silence the stream.
                 logging.getLogger("gitlease").exception("following %s", self._layer)
 
     def _adopt(self, head: Snapshot) -> None:
@@ -144,6 +150,7 @@ class Follower:
         head = self._store.newest(self._layer) or head
         before = self._head
         if before is None:
+            # Those that had lapsed before anybody listened are no news.
             self._head, self._lapsed = head, set(self._lapsed_leases(head))
             return
         if head.version == before.version:
@@ -155,6 +162,7 @@ class Follower:
         self._head = head
 
     def _report(self, event: FollowedEvent) -> None:
+        # A copy: a listener may leave at any time, from another thread.
         for listener in list(self._listeners.values()):
             listener(event)
 
@@ -165,16 +173,16 @@ class Follower:
         head = self._head
         if head is None:
             return
-        over = self._lapsed_leases(head)
-        for lease_id, lease in over.items():
+        lapsed = self._lapsed_leases(head)
+        for lease_id, lease in lapsed.items():
             if lease_id not in self._lapsed:
                 self._report(FollowedEvent(None, None, lapsed=lease, at=lease.expires_at))
-        self._lapsed = set(over)
+        self._lapsed = set(lapsed)
 
     def _lapsed_leases(self, head: Snapshot) -> dict[str, Lease]:
-        scene = LedgerAt(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
+        ledger_at = LedgerAt(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
         every = head.ledger.every_lease() if head.ledger else ()
-        return {x.lease_id: x for x in every if scene.lapsed(x)}
+        return {x.lease_id: x for x in every if ledger_at.lapsed(x)}
 
     def _history(self, head: Snapshot) -> tuple[list[FollowedEvent], int]:
         # The events in history, and its first revision; read once for each head.
@@ -185,8 +193,8 @@ class Follower:
                 nothing = Snapshot(self._layer, version="", ledger=None, received=head.received)
                 steps = self._store.steps(nothing, head, STEPS)
                 first = steps[0].ledger.header.revision if steps else revision_of(head)
-                found = [event for step in steps for event in _numbered(step)]
-                self._past = head.version, found, first
+                events = [event for step in steps for event in _numbered(step)]
+                self._past = head.version, events, first
             return self._past[1], self._past[2]
 
 

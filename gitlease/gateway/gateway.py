@@ -61,15 +61,14 @@ class SharedStore:
     """A ledger's store, shared by the sessions of a gateway; the newest head is kept in memory.
 
     A fetch is a look at the remote that began after the call, or in ``since_now()`` after that
-    one: nobody is told "you hold it" from what the remote had before it was asked. Whoever comes
-    during a look shares the next one. Nothing is ever pending here: the joiner, which uses the
-    inner store, settles its own steps.
+    one. Whoever comes during a look shares the next one.
     """
 
     def __init__(self, store: LedgerStore, clock: Clock) -> None:
         self.inner, self.clock = store, clock
         self._lock = Lock()  # for the heads in memory; never held during a look
-        self.pushed = threading.Event()  # set by each step of this gateway
+        # Set by each step of this gateway: whoever follows the ledger need not wait for a look.
+        self.pushed = threading.Event()
         self._heads: dict[str, Snapshot] = {}
         self._looks = Looks()
         self._since: int | None = None  # looks with a higher number will do
@@ -87,14 +86,12 @@ class SharedStore:
         return other
 
     def adopt(self, head: Snapshot) -> Snapshot:
-        """Keep a pushed or fetched head if it is newer; return the newest.
-
-        If the ledger was replaced or rolled back, the clone's own record decides.
-        """
+        """Keep a pushed or fetched head if it is newer; return the newest."""
         with self._lock:
             known = self._heads.get(head.layer)
             if known is not None and known.ledger is not None:
                 same = head.ledger and head.ledger.header.ledger_id == known.ledger.header.ledger_id
+                # If the ledger was replaced or rolled back, the clone's own record decides.
                 if not same or revision_of(head) < revision_of(known):
                     head = self.inner.known(head.layer) or head
             self._heads[head.layer] = head
@@ -126,9 +123,11 @@ class SharedStore:
         since = looks.begun if self._since is None else self._since
         failures = looks.failures
         with looks.turn:
+            # Nobody is told "you hold it" from what the remote had before it was asked.
             if looks.of_layer.get(layer, 0) > since and (head := self._young(layer)) is not None:
                 return head
             if looks.failure is not None and looks.failures != failures:
+                # Each request gets a copy: several threads would add their tracebacks to one error.
                 raise copy.copy(looks.failure)
             looks.begun += 1
             try:
@@ -136,6 +135,7 @@ class SharedStore:
                     head = self.inner.fetch(layer)
                 else:
                     began, there = self.clock.now(), self.inner.peek([layer]).get(layer, "")
+                    # Most looks find what is known: naming the head costs less than a fetch.
                     same = there == known.version
                     head = (
                         replace(known, received=began) if same else self.inner.fetch(layer, there)
@@ -158,6 +158,7 @@ class SharedStore:
     def turn(
         self, layers: Sequence[str], seconds: float, on_wait: Callable[[], None]
     ) -> AbstractContextManager[object]:
+        # The joiner's one thread is the turn: requests of this process never race each other.
         return nullcontext()
 
     def mark(self, layer: str) -> str:
@@ -174,6 +175,7 @@ class SharedStore:
         return swapped
 
     def pending(self, layer: str) -> Iterable[Pending]:
+        # The joiner, which uses the inner store, settles its own steps.
         return ()
 
 
@@ -195,7 +197,7 @@ class JoinedSteps:
     """Carries out the steps of one request through a joiner.
 
     The first step that lands carries the ``key`` into the ledger, so that a repeated request is
-    recognised; a place in the wait queue does not. ``check`` raises once the request may not go on.
+    recognised. ``check`` raises once the request may not go on.
     """
 
     def __init__(
@@ -209,6 +211,7 @@ class JoinedSteps:
 
     def __call__(self, operations: Sequence[Operation], *, together: bool, what: str) -> Step:
         key = None
+        # A place in the wait queue is not what the request asks for, and takes no key.
         if not isinstance(operations[0], TakeTicket | LeaveTicket):
             self._check()
             key = self._key
@@ -217,7 +220,8 @@ class JoinedSteps:
         try:
             step = answer.result(ANSWER)
         except TimeoutError:
-            answer.cancel()  # so that it never begins
+            # So that it never begins.
+            answer.cancel()
             raise UnknownOutcome(
                 f"whether {what} reached the remote is unknown: it did not answer in time",
                 hints=("repeat the request with the same key",) if key else (),
@@ -326,13 +330,13 @@ class Gateway:
         self, session: LedgerSession, resource: Resource, scope: str | None = None
     ) -> list[Lease]:
         """The live leases of a resource that the caller may act on."""
-        found = self.held(session.actor.holder, resource, scope)
-        return [x for x in found if x.answers_to(session.actor)]
+        held = self.held(session.actor.holder, resource, scope)
+        return [x for x in held if x.answers_to(session.actor)]
 
     def assigned_in(self, session: LedgerSession, resource: Resource) -> tuple[str, ...]:
         """The places that assign a task to the caller now: ``record``, ``file``, both or none."""
-        found = self.assignees(session, resource)
-        return next((x.places for x in found if same_person(x.name, session.actor.holder)), ())
+        assigned = self.assignees(session, resource)
+        return next((x.places for x in assigned if same_person(x.name, session.actor.holder)), ())
 
     def assignees(self, session: LedgerSession, resource: Resource) -> tuple[Assigned, ...]:
         """Everyone to whom a task is assigned, by the known ledger and its task file."""
@@ -362,12 +366,10 @@ class Gateway:
     def check_token(
         self, session: LedgerSession, resource: Resource, token: int, scope: str | None = None
     ) -> None:
-        """Raise LeaseLost if the caller's lease of a resource has another token now.
-
-        If the caller has none, the verb itself says so.
-        """
-        found = self.held(session.actor.holder, resource, scope)
-        if found and not any(x.token == token for x in found):
+        """Raise LeaseLost if the caller's lease of a resource has another token now."""
+        held = self.held(session.actor.holder, resource, scope)
+        # If the caller has none, the verb itself says so.
+        if held and not any(x.token == token for x in held):
             raise LeaseLost(
                 f"you do not hold {resource} with token {token}",
                 resource=resource.text,
@@ -386,14 +388,15 @@ class Gateway:
         """Renew leases, all or none.
 
         If all have two thirds of their time left, the answer comes from the record, and the renewal
-        joins the next one that is pushed. Binding a lease to the caller's session is always pushed.
+        joins the next one that is pushed.
         """
-        if ttl is not None and len(resources) == 1:  # the push itself is a look
+        # The push itself is a look.
+        if ttl is not None and len(resources) == 1:
             return renew(session, resources, scope=scope, ttl=ttl)
-        own = [self.own(session, resource, scope) for resource in resources]
-        for resource in (r for r, some in zip(resources, own, strict=True) if not some):
+        each = [self.own(session, resource, scope) for resource in resources]
+        for resource in (r for r, some in zip(resources, each, strict=True) if not some):
             renew(session, [resource], scope=scope)  # raises the reason
-        now, leases = self.clock.now(), [lease for some in own for lease in some]
+        now, leases = self.clock.now(), [lease for some in each for lease in some]
         head = self.store.known(self.layer)
         sightings = [head.seen(lease) if head else None for lease in leases]
         known = [
@@ -401,25 +404,27 @@ class Gateway:
             for lease, seen in zip(leases, sightings, strict=True)
         ]
         fresh = all(x.left(now) >= FRESH and not x.lease.parked for x in known)
+        # Another session must find a lease bound at once: that is always pushed.
         binds = session.actor.session is not None and any(x.session is None for x in leases)
-        if ttl is None and all(own) and fresh and not binds:
-            for one in known:
-                self._deferred.add(one, session.actor, now)
+        if ttl is None and all(each) and fresh and not binds:
+            for seen_lease in known:
+                self._deferred.add(seen_lease, session.actor, now)
             views = session.views_in(head, leases) if head else ()
             return Answer(status="renewed", leases=views, changed=False)
         operations = self._deferred.take(now)
         for start in range(0, len(operations), MOST - 1):
             some = operations[start : start + MOST - 1]
             answer = self.joiner.ask(some[0].actor, some, together=False, what="renew")
-            answer.add_done_callback(lambda done: done.exception())  # nobody waits for it
+            # Nobody waits for it: an exception that is never asked for would be logged.
+            answer.add_done_callback(lambda done: done.exception())
         return renew(session, resources, scope=scope, ttl=ttl)
 
     def _stepped(self, step: Step) -> None:
         self.store.adopt(step.head)
         self.store.pushed.set()  # who follows the ledger wakes up
         done = [x for x in step.applied.results if isinstance(x, Outcome)]
-        ended = (x for one in done for x in one.leases if x.state is not State.ACTIVE)
-        self._deferred.forget([*ended, *(x for one in done for x in one.displaced)])
+        ended = (lease for x in done for lease in x.leases if lease.state is not State.ACTIVE)
+        self._deferred.forget([*ended, *(lease for x in done for lease in x.displaced)])
 
     def close(self) -> None:
         """Answer pending requests, and take no more."""
@@ -442,17 +447,16 @@ class _SeenLease:
     since: Instant
 
     def left(self, now: Instant) -> float:
-        """The share of its time that the lease has left, by clocks of which one cannot be set."""
+        """The share of its time that the lease has left."""
+        # By the smaller of two clocks, of which one cannot be set.
         wall = self.lease.expires_at - now.wall_ms
         boot = self.lease.duration_ms - self.since.elapsed_at_most(now)
         return min(wall, boot) / max(1, self.lease.duration_ms)
 
 
 class _DeferredRenewals:
-    """Renewals answered from the record, to be pushed along with another.
-
-    None is kept of a lease that has ended, nor for long of one that another process let end.
-    """
+    # Renewals answered from the record, to be pushed along with another. They are only a courtesy:
+    # a host asks for few pushes, and each of these leases has most of its time left.
 
     def __init__(self) -> None:
         # The instant is that of the request.
@@ -464,6 +468,7 @@ class _DeferredRenewals:
         with self._lock:
             self._renewals[known.lease.lease_id] = known, actor, now
             if len(self._renewals) > self._full:
+                # Another process of this ledger may have ended some of these leases.
                 live = {x: y for x, y in self._renewals.items() if _is_live(y[0], y[2], now)}
                 self._renewals = live if len(live) < MOST_RENEWALS else {}  # only a courtesy
                 self._full = max(FEW_RENEWALS, min(2 * len(self._renewals), MOST_RENEWALS))

@@ -194,7 +194,8 @@ class Joiner:
             try:
                 if batch:
                     self._carry_out(batch)
-            except BaseException as error:  # whatever it is, the callers must get it
+            except BaseException as error:
+                # Whatever it is, the callers must get it: they would wait for good.
                 _fail(batch, error)
 
     def _next(self) -> list[StepRequest] | None:
@@ -204,8 +205,10 @@ class Joiner:
             if not self._waiting:
                 return None
             sizes = accumulate(len(x.operations) for x in self._waiting[:MOST])
+            # One that is too large by itself is tried alone, and gets the refusal.
             fitting = max(1, sum(size <= MAX_STEP for size in sizes))
             batch, self._waiting = self._waiting[:fitting], self._waiting[fitting:]
+        # Whoever gave up waiting was told that nothing is known: nothing is begun for them.
         return [x for x in batch if x.answer.set_running_or_notify_cancel()]
 
     def _carry_out(self, batch: Sequence[StepRequest]) -> None:
@@ -223,8 +226,9 @@ class Joiner:
             # UnknownOutcome is an Unavailable: then none of them may be tried again.
             if len(batch) == 1 or isinstance(error, Unavailable):
                 return _fail(batch, error)
-            for one in batch:  # the server refuses one of them, or the step is too large
-                self._carry_out([one])
+            # The server refuses one of them, or the step is too large.
+            for request in batch:
+                self._carry_out([request])
             return None
         self.steps += any(step.applied.changed for step in steps.values())
         self._on_step(steps[self._layer])
@@ -247,11 +251,9 @@ class _Batch:
         self._refused: dict[StepRequest, GitleaseError | Applied] = {}
 
     def decide(self, head: Snapshot) -> Decided:
-        """Decide the batch on a head, as one step.
-
-        The first request that cannot be carried out whole is refused and removed; the ones after it
-        are decided again without it.
-        """
+        """Decide the batch on a head, as one step."""
+        # The first request that cannot be carried out whole is refused and removed; the ones after
+        # it are decided again without it.
         ledger = self._transaction.ledger_of(head)
         moment = Moment(now=self._clock.now(), seen=head.seen)
         self._accepted, self._refused = [], {}
@@ -262,6 +264,7 @@ class _Batch:
                 self._accepted.append(request)
             elif (before := self._keys.outcome(request.key, request.actor.holder)) is not None:
                 self._refused[request] = AppliedBefore(before)
+            # A client that repeats a request at once must not have it done twice in one step.
             elif request.key in keys:
                 self._refused[request] = Unavailable(SAME, hints=("ask again",))
             else:
@@ -272,6 +275,7 @@ class _Batch:
             step = decide(ledger, operations, moment, together=False)
             results = self._by_request(step.applied)
             for result in step.applied.results:
+                # The whole step was decided on a state that is no longer there.
                 if isinstance(result, HeadGone):
                     raise result
             refused = {x: [isinstance(y, GitleaseError) for y in results[x]] for x in results}
@@ -302,6 +306,7 @@ class _Batch:
                 changed=any(isinstance(x, Outcome) and x.changed for x in results[request]),
             )
             try:
+                # A grant whose time went by during the push is lost, though it landed.
                 check_in_time(applied, step.moment, self._clock.now())
             except LeaseLost as late:
                 request.answer.set_exception(late)

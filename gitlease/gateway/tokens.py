@@ -1,7 +1,6 @@
 """The tokens of a gateway: holders, scopes and expiry.
 
-A token's secret is shown once, when it is made; only its SHA-256 is stored. For 256 random bits
-that is enough: slow hashes are for passwords that people choose.
+A token's secret is shown once, when it is made; only its SHA-256 is stored.
 """
 
 from __future__ import annotations
@@ -127,6 +126,7 @@ class Tokens:
         """
         with self._changing() as kept:
             link = kept.get(_hash(secret))
+            # A link works once: whoever reads it in a browser's history later gets nothing.
             if link is None or link.scopes != (LINK,) or link.is_over(now):
                 return None
             del kept[_hash(secret)]
@@ -145,18 +145,17 @@ class Tokens:
             raise NotFound(f"no token {shown(id_or_name)}")
 
     def holder_of(self, secret: str, now: int) -> Token | None:
-        """The token of a secret; None if it is unknown, revoked or expired.
-
-        The comparison takes constant time. A revocation counts at once: each call checks whether
-        the file has changed.
-        """
-        digest, found = _hash(secret), None
+        """The token of a secret; None if it is unknown, revoked or expired."""
+        digest, match = _hash(secret), None
+        # Compared in constant time, and all of them: how long it takes must not tell how near
+        # a guess is.
         for known, token in self._current().items():
             if hmac.compare_digest(known, digest):
-                found = token
-        return None if found is None or found.is_over(now) else found
+                match = token
+        return None if match is None or match.is_over(now) else match
 
     def _current(self) -> _TokensByHash:
+        # Looked at each time: a revocation counts at once, also by another process.
         try:
             there = os.stat(self._file, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -176,6 +175,7 @@ class Tokens:
         if read is None:
             raise self._unreadable("not a regular file")
         data, there = read
+        # Others may have read the hashes, which is no harm, or have written their own, which is.
         if there.st_mode & 0o077:
             file = shlex.quote(self._file)
             raise Invalid(
@@ -201,12 +201,14 @@ class Tokens:
         # The tokens, locked; they are written if the block succeeds.
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            # A folder that was there before may be open to others.
             os.chmod(self._folder, 0o700)
         except OSError as error:
             raise cannot_keep(self._folder, error) from None
         lock = os.path.join(self._folder, LOCK)
         with exclusive(lock, timeout=self._patience) as alone:
-            if not alone:  # or one of two changes would undo the other: a revocation, say
+            # Or one of two changes would undo the other: a revocation, say.
+            if not alone:
                 raise Invalid(
                     f"{lock} cannot be locked", hints=("something else changes tokens: try again",)
                 )
@@ -258,6 +260,7 @@ def _is_name(word: str) -> bool:
 
 
 def _hash(secret: str) -> str:
+    # For 256 random bits that is enough: slow hashes are for passwords that people choose.
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -268,7 +271,7 @@ def _changes(there: os.stat_result) -> tuple[int, ...]:
 
 def _tokens_of(data: Any) -> _TokensByHash:
     # Raises LookupError, TypeError or ValueError for anything that was not written here.
-    tokens = [JSON.load(Token, one) for one in data["tokens"]]
+    tokens = [JSON.load(Token, x) for x in data["tokens"]]
     for several in ({x.sha256 for x in tokens}, {x.id for x in tokens}, {x.name for x in tokens}):
         if len(several) != len(tokens):
             raise ValueError

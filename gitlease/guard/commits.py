@@ -51,6 +51,7 @@ class TaskTouched:
     @property
     def names(self) -> frozenset[str]:
         """The folded names of every task that this file was or is about, or may be."""
+        # An unreadable file may be about any of its keys: the guard must not miss its holder.
         return self.keys | {task.resource.key for task in (self.before, self.after) if task}
 
     @property
@@ -59,6 +60,7 @@ class TaskTouched:
         if self.after is None or self.after.progress is not Progress.IN_PROGRESS:
             return False
         before = self.before
+        # A file that is about another task now starts that one.
         if before is None or before.resource != self.after.resource:
             return True
         return before.progress is not Progress.IN_PROGRESS
@@ -95,7 +97,7 @@ def task_status_changes(
         old, new = (parser.read(side, objects, allowed) for side in both)
         keys, problem = old.keys | new.keys, new.problem or old.problem
         files.append(TaskTouched(path, old.task, new.task, keys, problem))
-    return _reunited(files)
+    return _with_own_past(files)
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
@@ -127,14 +129,15 @@ def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
     return _Side(file, blob, mode == LINK)
 
 
-def _reunited(files: list[TaskTouched]) -> list[TaskTouched]:
+def _with_own_past(files: list[TaskTouched]) -> list[TaskTouched]:
     # A task that moved to another file keeps its own past, whatever git took for a rename.
     moved = {x.before.resource.key: x.before for x in files if x.before and not _same_task(x)}
-    again = []
-    for x in files:
-        past = moved.get(x.after.resource.key) if x.after and not _same_task(x) else None
-        again.append(replace(x, before=past, keys=x.names) if past else x)
-    return again
+    pasts = [
+        moved.get(x.after.resource.key) if x.after and not _same_task(x) else None for x in files
+    ]
+    return [
+        replace(x, before=p, keys=x.names) if p else x for x, p in zip(files, pasts, strict=True)
+    ]
 
 
 def _same_task(x: TaskTouched) -> bool:
@@ -164,6 +167,7 @@ class TaskParser:
             return known
         try:
             if side.is_link:
+                # Its blob is the path that it leads to, not a task.
                 raise Unreadable("is a symbolic link")
             if side.blob not in allowed:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
@@ -183,13 +187,16 @@ class TaskParser:
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
-HOSTS = frozenset({"noreply@github.com"})  # who commits what a host itself merges or squashes
+# Who commits what a host itself merges or squashes: both dates are those of that moment.
+HOSTS = frozenset({"noreply@github.com"})
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
+# %aE and %cE as the mailmap has them, %ae and %ce as they were written.
 _FIELDS = ("%H", "%P", "%aE", "%ae", "%at", "%cE", "%ce", "%ct")
 _FORMAT = "%x00".join((*_FIELDS, _TRAILERS.format(_NAME), _TRAILERS.format("Co-authored-by"), "%B"))
 _WIDTH = len(_FIELDS) + 3
+# The person's settings may have git log show signatures, notes and colours among the fields.
 _QUIET = ("--no-walk=unsorted", "-s", "-z", "--no-show-signature", "--no-notes", "--no-color")
 _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 
@@ -198,16 +205,15 @@ _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 class CommitFacts:
     """The facts of one commit. Times are the milliseconds at which its seconds begin.
 
-    ``emails`` are those of its people: the author's first, as the project's mailmap has them, and
-    then as they wrote them, for a mailmap makes nobody stop being that. ``helpers`` are those of
-    the co-authors that its message claims, ``committer`` is the committer's as it was written.
-    ``written`` is the author date, ``recorded`` the committer date, None where there is none.
-    ``named`` are its trailers, ``mentioned`` the lines like them in the rest of its message, as a
-    squash has them, ``unreadable`` the texts of trailers that name nothing. ``only_tasks``: it
-    touches nothing but task files.
+    ``helpers`` are the emails of the co-authors that its message claims, ``committer`` is the
+    committer's as it was written. ``written`` is the author date, ``recorded`` the committer date,
+    None where there is none. ``named`` are its trailers, ``unreadable`` the texts of trailers that
+    name nothing. ``only_tasks``: it touches nothing but task files.
     """
 
     id: str
+    # The author's first, as the project's mailmap has them, and then as people wrote them: a
+    # mailmap makes nobody stop being that.
     emails: tuple[str, ...]
     helpers: tuple[str, ...] = ()
     committer: str = ""
@@ -215,6 +221,7 @@ class CommitFacts:
     recorded: int | None
     touched: tuple[Touched, ...] = ()
     named: tuple[Named, ...] = ()
+    # Lines like trailers in the rest of the message: a squash keeps those of its commits there.
     mentioned: tuple[Named, ...] = ()
     unreadable: tuple[str, ...] = ()
     only_tasks: bool = False
@@ -222,6 +229,8 @@ class CommitFacts:
 
     def made(self, now: int) -> int | None:
         """When it was made, as far as anybody can know."""
+        # A rebase or an amend writes the committer date anew; the author date stays, but may be
+        # invented.
         if self.written is not None and 0 < self.written <= now + SKEW:
             return self.written
         return self.recorded
@@ -233,17 +242,15 @@ class CommitFacts:
 
 
 class CommitReader:
-    """Reads the commits of one repository.
-
-    Only the mailmap of ``base`` counts, a commit that was there before: who could bring one along
-    could be anybody.
-    """
+    """Reads the commits of one repository, with the mailmap of ``base``."""
 
     def __init__(self, repository: Repository, tasks: Tasks, *, base: str = "") -> None:
         self._repository, self._tasks, self._base = repository, tasks, base
         self._parser, self._bare = TaskParser(tasks), replace(repository, toplevel=None)
+        # The mailmap of a commit that was there before: whoever brought one along with the commits
+        # could be anybody. With --bare git does not read that of the work tree either.
         mailmap = f"mailmap.blob={base}:.mailmap" if base else "mailmap.blob="
-        self._by_mailmap = ("--bare", "-c", mailmap)  # and none of the work tree's
+        self._by_mailmap = ("--bare", "-c", mailmap)
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Read some commits, by their full ids and in their order. Raises Invalid."""
@@ -255,7 +262,10 @@ class CommitReader:
         complete = []
         objects = objects_of(self._repository)
         for fact in facts:
-            changed = [_as_known(x, known) for x in changes[fact.id]]
+            changed = [
+                replace(x, lost=tuple(_with_mailmap(w, known) for w in x.lost)) if x.lost else x
+                for x in changes[fact.id]
+            ]
             files = task_status_changes(
                 self._repository, self._tasks, changes[fact.id], objects, self._parser
             )
@@ -285,7 +295,9 @@ class CommitReader:
         facts = {}
         for start in range(0, len(commits), COMMITS_AT_ONCE):
             some = commits[start : start + COMMITS_AT_ONCE]
+            # Other separators of the person's would make other lines trailers here than elsewhere.
             words = [*self._by_mailmap, "-c", "trailer.separators=:", "log", *_QUIET]
+            # Any other encoding would re-encode ids and addresses along with the message.
             words += ["--encoding=none", f"--format=tformat:{_FORMAT}"]
             with commits_as_words(some) as (named, source):
                 answer = ask(self._bare, *words, *named, "--", timeout=SECONDS, source=source)
@@ -293,19 +305,15 @@ class CommitReader:
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):
                 fact = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
                 facts[fact.id] = fact
+        # An answer in part would let a commit pass unjudged.
         if any(commit not in facts for commit in commits):
             raise Invalid("git's answer about commits cannot be read")
         return [facts[commit] for commit in commits]
 
 
-def _as_known(changed: Changed, known: Mapping[str, str]) -> Changed:
-    """A change with what people are called beside what they wrote."""
-
-    def named(work: Authorship) -> Authorship:
-        called = (known.get(email, email) for email in work.people)
-        return replace(work, people=tuple(dict.fromkeys((*called, *work.people))))
-
-    return replace(changed, lost=tuple(map(named, changed.lost))) if changed.lost else changed
+def _with_mailmap(work: Authorship, known: Mapping[str, str]) -> Authorship:
+    canonical = (known.get(email, email) for email in work.people)
+    return replace(work, people=tuple(dict.fromkeys((*canonical, *work.people))))
 
 
 def _read(fields: Sequence[str]) -> CommitFacts:
@@ -336,7 +344,7 @@ def _named(values: Iterable[str]) -> tuple[Named, ...]:
 
 
 def _time(seconds: str) -> int | None:
-    """Milliseconds; None for a date that is none."""
+    # Anybody can write any date into a commit; int() alone would read other scripts' digits, too.
     if not seconds.isascii() or not seconds.isdigit() or len(seconds) > 12:
         return None
     return int(seconds) * MS if int(seconds) * MS <= LATEST else None

@@ -1,7 +1,6 @@
 """Shell commands that throw away what is in a work tree, or change it under others' feet.
 
-Only what is written out is seen, and not what variables, aliases, functions or scripts come to: a
-command that is meant to get by will.
+Only what is written out is seen: a command that is meant to get by will.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ ON = frozenset(("", "true", "yes", "on", "1"))
 ELSEWHERE = {"--git-dir": "GIT_DIR", "--work-tree": "GIT_WORK_TREE"}
 STASHING = ("push", "save", "pop", "apply", "drop", "clear", "branch")
 HELP = frozenset(("-h", "--help"))
+# Its text is data for the command, and not a command.
 _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?=\n|\Z)"
 
 
@@ -40,15 +40,15 @@ _HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?
 class Discard:
     """A command that throws work away, and a folder in the work tree that it does it to.
 
-    ``stash``: it uses the list of stashes, which all work trees of a clone share. ``removes`` is
-    the work tree that it removes, by its path from that folder, or the end of its path.
-    ``git_dir``: ``folder`` is the git directory of that work tree. ``deletes``: it deletes
+    ``removes`` is the work tree that it removes, by its path from that folder, or the end of its
+    path. ``git_dir``: ``folder`` is the git directory of that work tree. ``deletes``: it deletes
     ``folder`` with all that is in it. ``settings``: it is one only if one of these settings of git
     is on.
     """
 
     words: str
     folder: str
+    # All work trees of a clone share one list of stashes: a pop may take another session's work.
     stash: bool = False
     removes: str = ""
     git_dir: bool = False
@@ -57,10 +57,8 @@ class Discard:
 
 
 def discards(command: str, folder: str) -> Iterator[Discard]:
-    """The commands in a shell's line that throw away a work tree; ``folder`` is where it starts.
-
-    After a change of folder that is not written out, nothing more is known.
-    """
+    """The commands in a shell's line that throw away a work tree; ``folder`` is where it starts."""
+    # Nearly every command of an agent ends here, within the milliseconds that a hook has.
     git = "git" in command and any(map(command.__contains__, VERBS))
     if len(command) > LONGEST or not (git or "rm " in command):
         return
@@ -72,12 +70,14 @@ def discards(command: str, folder: str) -> Iterator[Discard]:
         while words and (
             os.path.basename(words[0]) in BEFORE
             or _is_assignment(words[0])
+            # Only behind a wrapper: elsewhere such a word is the command's own.
             or (wrapped and re.fullmatch(_OF_WRAPPER, words[0]))
         ):
             wrapped = wrapped or words[0][0] not in "!{"
             variables |= _assigned(words[:1])
             del words[0]
         if words[:1] == ["cd"]:
+            # Once the folder is not written out, nobody knows where the rest of the line happens.
             to = _written_out(words[1]) if len(words) == 2 and words[1] else None
             if to is None or to[0] == "-":
                 return
@@ -88,6 +88,7 @@ def discards(command: str, folder: str) -> Iterator[Discard]:
             yield from _of_rm(words, folder)
         elif words and os.path.basename(words[0]) in SHELLS:
             at = next((n for n, x in enumerate(words) if re.fullmatch("-[a-z]*c", x)), len(words))
+            # Of `sh -c LINE ARGUMENT…` only the first word is run as a line.
             for line in words[at + 1 : at + 2]:
                 yield from discards(line, folder)
         elif words and os.path.basename(words[0]) == "git":
@@ -123,12 +124,14 @@ def _of_rm(words: Sequence[str], folder: str) -> Iterator[Discard]:
 def _commands(text: str) -> Iterator[list[str]]:
     """The words of each simple command, without where its output goes."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=OPERATORS + "<>")
+    # shlex would begin a comment within a word, too, and swallow the end of the line with it.
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     words: list[str] = []
     try:
         tokens = iter(list(lexer))
     except ValueError:  # a quote that is not closed
-        without = re.sub(r"(^|\s)#[^\n]*", r"\1", text)  # such as the apostrophe of a comment
+        # Such as the apostrophe of a comment.
+        without = re.sub(r"(^|\s)#[^\n]*", r"\1", text)
         if without != text:
             yield from _commands(without)
         return
@@ -167,6 +170,8 @@ def _of_git(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
     asked: tuple[str, ...] = ()
     if not VERBS[rest[0]](rest[1:]):
         asked = _stashed_by(rest[0], rest[1:])
+        # `git -c rebase.autostash=…` decides for this one command, whatever the files of settings
+        # say.
         decided = [settings[key] for key in asked if key in settings]
         if not asked or (len(decided) == len(asked) and not any(decided)):
             return
@@ -174,6 +179,7 @@ def _of_git(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
     line, stash = shlex.join(["git", *rest]), rest[0] == "stash"
     removes = _plain(rest[2:])[-1] if rest[0] == "worktree" else ""
     yield Discard(line, folder, stash=stash, removes=removes, settings=asked)
+    # Git works on both: the folder that it starts in, and where these lead it.
     for variable in ELSEWHERE.values():
         place = _written_out(given.get(variable, ""))
         if place:
@@ -186,6 +192,7 @@ def _stashed_by(verb: str, words: Sequence[str]) -> tuple[str, ...]:
     if VERBS[verb] is not _autostash or _has(words, "", "--no-autostash", *GOING_ON):
         return ()
     if verb == "pull" and not _has(words, "", "--no-rebase", "--rebase=false", "--ff-only"):
+        # Without an option `pull.rebase` decides between the two, which is not read here.
         rebases = _has(words, "r", "--rebase", "--rebase=true", "--rebase=merges")
         return (REBASE,) if rebases else (REBASE, MERGE)
     return (REBASE,) if verb == "rebase" else (MERGE,)
@@ -198,13 +205,15 @@ def _autostash(words: Sequence[str]) -> bool:
 def _worktree(words: Sequence[str]) -> bool:
     named = _plain(words[1:])
     forced = words[:1] == ["remove"] and _has(words, "f", "--force")
+    # Without force git itself keeps a work tree with changes.
     return forced and len(named) == 1 and "$" not in named[0]
 
 
 def _checkout(words: Sequence[str]) -> bool:
-    """Tell whether it switches, forces or restores files: others may have edited them."""
+    # Whatever switches, forces or restores files may replace those that others have edited.
     before, dashes, _ = _split(words)
     named = [word for word in before if word == "-" or not word.startswith("-")]
+    # A person picks each piece.
     if _has(before, "p", "--patch"):
         return False
     if (
@@ -213,6 +222,7 @@ def _checkout(words: Sequence[str]) -> bool:
         or _has(before, "fbBdt", "--force", "--orphan", "--detach", "--track")
     ):
         return True
+    # `git checkout HEAD` changes nothing, and a variable may come to that.
     return bool(named) and named[0] not in ("HEAD", "@") and "$" not in named[0]
 
 

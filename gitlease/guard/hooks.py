@@ -1,4 +1,4 @@
-"""The decisions of git's hooks, and the work tree that they judge: what is staged, pushed and said.
+"""The decisions of git's hooks, and the work tree that they judge: changes, pushes, messages.
 
 gitlease's own faults never block anybody's work: whatever cannot be found out is a warning.
 """
@@ -66,6 +66,7 @@ class HookWorktree:
         ``amended`` includes the change of the commit that is being replaced. None: find out whether
         one is; an index without any change counts as that.
         """
+        # Git does not tell this hook; the words of the git above may.
         if amended is None:
             typed = commit_words()
             amended = typed.amend if typed is not None else None
@@ -74,9 +75,8 @@ class HookWorktree:
         if amended is None and not changed and ask(self.repository, *words).code == 0:
             changed = staged(self.repository, amend_of="HEAD")
         files = task_status_changes(self.repository, self.tasks, changed)
-        followed = {
-            change.path for change in changed if change.lost
-        }  # a merge starts no task by that
+        # A merge that takes over the other side's file starts no task by that.
+        followed = {change.path for change in changed if change.lost}
         return StagedChange(
             touched=tuple(touched(changed, files)),
             started=tuple(
@@ -138,7 +138,14 @@ class HookWorktree:
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
         bring, there = git.brought_new(self.repository, pushes, remote, strict=self.strict)
-        differs = self._differs([x for x in pushes if there.intersection(x.every)])
+        known = [x for x in pushes if there.intersection(x.every)]
+        differs: frozenset[str] | None = None
+        # Of commits that the remote has elsewhere only what differs where they land counts. That
+        # cannot be compared with a state of the remote that is not here.
+        if all(push.remote_oid for push in known):
+            with contextlib.suppress(Invalid):
+                each = (paths_between(self.repository, x.remote_oid, x.local_oid) for x in known)
+                differs = frozenset().union(*each)
         return tuple(
             PushedCommit(
                 tuple(t for t in x.touched if t.path in differs)
@@ -150,15 +157,6 @@ class HookWorktree:
             )
             for x in CommitReader(self.repository, self.tasks).read(bring)
         )
-
-    def _differs(self, pushes: Sequence[git.Push]) -> frozenset[str] | None:
-        # The paths that pushes change where they land; None if the remote's state is not here.
-        if not all(push.remote_oid for push in pushes):
-            return None
-        with contextlib.suppress(Invalid):
-            each = (paths_between(self.repository, x.remote_oid, x.local_oid) for x in pushes)
-            return frozenset().union(*each)
-        return None
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[git.Push]:
         return git.outgoing(
@@ -216,7 +214,8 @@ class HookWorktree:
         option = words.cleanup if words is not None else ""
         return reading(
             message,
-            edited=self.environ.get("GIT_EDITOR") != ":",  # git's value if it starts no editor
+            # Git's own value where it starts no editor: then comments may stay in the message.
+            edited=self.environ.get("GIT_EDITOR") != ":",
             cleanup=(option or config.get("commit.cleanup") or "default").lower(),
             char=config.get("core.commentstring") or config.get("core.commentchar"),
         )
@@ -267,6 +266,7 @@ class Hooks:
         if not staged.touched:
             return HookDecision()
         report = self._guard.check(staged.touched)
+        # What is known only from too old a state warns; by default it stops nobody but a push.
         if self._offline != BLOCK:
             report = report.lenient()
         warnings = report.warnings + staged.problems
@@ -282,7 +282,8 @@ class Hooks:
             return HookDecision()
         try:
             work = self._worktree.pushed(lines, remote)
-        except TooMuch as error:  # a server would refuse it too
+        except TooMuch as error:
+            # A server would refuse it, too. Others' leases are fetched before anything is said.
             self._guard.check((), strict=True)
             if not self._guard.others_hold():
                 return HookDecision(warnings=(error.message,))
@@ -290,9 +291,9 @@ class Hooks:
             too_much = Denied(f"{error.message} while others hold leases", hints=(way,))
             return HookDecision(blocked=self._blocks, refused=too_much)
         refused: Denied | None = None
-        for ref in work.ledgers[:1]:
+        if work.ledgers:
             whose = "holds everybody's leases, and only gitlease changes it"
-            refused = Denied(f"{ref} {whose}: push branches and tags only")
+            refused = Denied(f"{work.ledgers[0]} {whose}: push branches and tags only")
         if not work.touched and not work.unknown:
             return HookDecision(blocked=refused is not None and self._blocks, refused=refused)
         report = self._guard.check(work.touched, strict=True)
@@ -322,10 +323,12 @@ class Hooks:
         ``amended`` is None if git does not say whether a commit is being replaced.
         """
         held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
+        # Most commits are made without a lease, and cost no git here.
         if not held:
             return ()
         touched = self._worktree.staged(amended=amended).touched
         trailers = tuple(trailer(lease, layer) for layer, lease in self._guard.under(touched))
+        # A message may be that of another change: of an amended commit, or one cherry-picked.
         stale = [text for text in held if text not in trailers]
         self._worktree.set_trailers(message_file, trailers, stale=stale)
         return trailers
@@ -340,6 +343,7 @@ class Hooks:
 
     def _claim(self, started: Sequence[Started], decision: HookDecision) -> HookDecision:
         # A task that becomes one in progress is claimed with the commit, by the same lease.
+        # The remote did not answer just now: a claim would wait for it once more.
         if decision.report.offline:
             names = ", ".join(x.resource.text for x in started)
             return replace(decision, warnings=(*decision.warnings, f"{names}: not claimed"))
@@ -366,6 +370,7 @@ class Hooks:
             answer = engine.claim.claim(
                 service, mine, engine.ClaimOptions(any_name=True, commit=False)
             )
+        # Only a holder stops the commit: whatever else fails here is our own trouble.
         except LeaseHeld as refused:
             return replace(decision, blocked=self._blocks, refused=refused)
         except GitleaseError as error:

@@ -70,6 +70,7 @@ def has_traces(common_dir: str) -> bool:
     """True if any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
         names = {*os.listdir(os.path.join(common_dir, "gitlease"))}
+        # Whoever only asks the remote for a ledger makes these two as well.
         if names <= {NOTES, LOCK}:
             return [*notes_of(common_dir).read()] != [ASKED]
         return True
@@ -90,6 +91,7 @@ def note_asked(common_dir: str, *, answered: bool) -> None:
     """Note that the remote has no ledger; where it did not answer, it is asked again soon."""
     notes = notes_of(common_dir)
     at, _ = notes.of(ASKED).get("", (0.0, None))
+    # Dated to the epoch, the next event asks again.
     notes.put(ASKED, "", NO_LEDGER, at=at if answered else 0.0)
 
 
@@ -116,8 +118,10 @@ WHO = (
     *("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"),
     *("GIT_CONFIG_COUNT", "GITLEASE_LAYER", "GITLEASE_REMOTE"),
 )
-FOR_ONE_COMMAND = "GIT_CONFIG_COUNT"  # its settings are in other variables, which nobody compares
-MAY_BE_SECRET = "GITLEASE_REMOTE"  # a URL with a name or a password in it is not written down
+# Its settings are in other variables, which nobody compares.
+FOR_ONE_COMMAND = "GIT_CONFIG_COUNT"
+# A URL with a name or a password in it is not written down.
+MAY_BE_SECRET = "GITLEASE_REMOTE"
 # Some file systems date changes to two seconds, some shells compare whole ones: what changed so
 # soon before is not told apart.
 NS = 1_000_000_000
@@ -143,7 +147,8 @@ def origin_of(repository: git.Repository, environ: Mapping[str, str] | None = No
     """The origin of what is found out now in a repository, by this process."""
     environ = os.environ if environ is None else environ
     home, folder = environ.get("HOME", ""), repository.toplevel or repository.git_dir
-    files = (  # those that git and gitlease read, whether they are there or not
+    # Those that git and gitlease read, whether they are there or not: a new one ends a marker, too.
+    files = (
         ".gitlease.yaml",
         os.path.join(repository.common_dir, "config"),
         os.path.join(home, ".gitconfig"),
@@ -153,28 +158,29 @@ def origin_of(repository: git.Repository, environ: Mapping[str, str] | None = No
     )
     files = tuple(dict.fromkeys(map(os.path.normpath, filter(None, files))))
     who = ":".join(environ.get(name, "") for name in WHO)
+    # Without a marker every hook asks gitlease, which is slower and never wrong.
     odd = "@" in environ.get(MAY_BE_SECRET, "") or environ.get(FOR_ONE_COMMAND)
     plain = not odd and all(text.isprintable() for text in (who, *files))
     return Origin(who if plain else None, files, repository.config.read_at)
 
 
 def write_idle_marker(folder: str, idle: guard.IdleMarker, origin: Origin, *, now: int) -> None:
-    """Tell the shims; ``now`` is in seconds since the epoch. It only saves work, and never fails.
-
-    A commit has nothing to do while nobody else holds anything, but it may claim a task: then git
-    has to say that nothing is staged in the places that follow. A message has nothing to name while
-    nothing is held here, and activity nothing to renew until a lease is due.
-    """
+    """Tell the shims; ``now`` is in seconds since the epoch. Never fails."""
     drop_idle_marker(folder)
     if origin.who is None:
         return
+    # A message has nothing to name while nothing is held here, and activity nothing to renew until
+    # a lease is due.
     until = {ACTIVITY: idle.renew_at}
     if not idle.held_until:
+        # Nothing is held: only a change of the head, which drops the marker, gives them work.
         until = {ACTIVITY: now + LONGEST_MARKER, MESSAGE: now + LONGEST_MARKER}
     places = idle.below if idle.tasks else ()
     # Git takes a plain place for what it is, and a line holds it.
     plain = all(x.isprintable() and not {"", ".", ".."} & set(x.split("/")) for x in places)
     known = not idle.tasks or (0 < len(places) <= MOST_PLACES and plain)
+    # A commit has nothing to do while nobody else holds anything, but it may claim a task: then git
+    # has to say that nothing is staged in the places that follow.
     if idle.clear_until > now and known:
         until[COMMIT] = idle.clear_until
     # What changed since the settings were read is newer than this, and ends the marker.
@@ -189,11 +195,12 @@ def write_idle_marker(folder: str, idle: guard.IdleMarker, origin: Origin, *, no
         make_folders(folder)
         for name, text, date in files:
             replace_file(os.path.join(folder, name), os.fsencode(text), dated=date)
+        # Another date is that of another process, which read its settings later.
         if os.stat(os.path.join(folder, SINCE)).st_mtime_ns == dated:
             return
     except OSError:
         pass
-    drop_idle_marker(folder)  # it cannot be kept, or another process read its settings later
+    drop_idle_marker(folder)
 
 
 def drop_idle_marker(folder: str) -> None:
@@ -203,7 +210,7 @@ def drop_idle_marker(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-# --- what is left to be said, and what is carried -------------------------------------------------
+# --- messages to a run, and the leases that it carries --------------------------------------------
 
 WORDS = "words"
 LONGEST = 4_000
@@ -231,12 +238,13 @@ class NotedInbox:
             drop_idle_marker(self._private)
 
     def take(self) -> tuple[str, ...]:
-        """Whoever removes lines tells them, and nobody else does."""
+        """Remove the lines left for this run and return them, each once."""
         notes, texts = Notes(self._private), list[str]()
 
         def change(tables: dict[str, Table]) -> None:
             texts[:] = strings_in(tables[WORDS].pop(self._run, (0, []))[1])
 
+        # Whoever removed the lines tells them: where that failed, the next hook does.
         if notes.get(WORDS, self._run) and notes.change(change):
             return tuple(x for x in dict.fromkeys(texts) if x.strip())
         return ()
@@ -245,13 +253,11 @@ class NotedInbox:
 class CarriedLeases:
     """The ids of the leases of its person that a session carries: those it used, or was told of.
 
-    They are bound to no session, and so nobody else would know that this one works under them. A
-    note for each session is in the clone's private ``folder``.
-
-    It only saves leases from lapsing, and never fails. Without a session nothing is noted: the
-    person's own commands renew whatever is the person's.
+    A note for each session is in the clone's private ``folder``. Never fails.
     """
 
+    # Such leases are bound to no session, and so nobody else would know that this one works under
+    # them: they would lapse.
     def __init__(self, folder: str, holder: str, session: str | None) -> None:
         self._notes, self._session = Notes(folder), session
         self._run = f"{holder}\0{session}"
@@ -263,6 +269,7 @@ class CarriedLeases:
         """Note what the session uses, or is told that it carries."""
         known = self._load()
         new = [x for x in dict.fromkeys(lease_ids) if x not in known]
+        # Without a session the person's own commands renew whatever is the person's.
         if new and self._session is not None:
             kept = [*known, *new][-MOST_CARRIED:]
             self._notes.put(CARRIED, self._run, kept, at=time.time())
@@ -277,13 +284,12 @@ STARTED, CHECKS = "started", "checks"  # kinds of notes: what was started, and w
 
 
 def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> bool:
-    """Start ``gitlease WORDS`` in a session of its own and return at once; whether it started.
-
-    ``-P``: a folder called gitlease in the work tree is not to be run instead of this program.
-    """
+    """Start ``gitlease WORDS`` in a session of its own and return at once; whether it started."""
     with contextlib.suppress(OSError, ValueError):
+        # -P: a folder called gitlease in the work tree is not to be run instead of this program.
         process = git.detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
-        process.returncode = 0  # nobody waits for it: it is not to be missed when this one ends
+        # Nobody waits for it: without a code Python would warn of it when this process ends.
+        process.returncode = 0
         return True
     return False
 
@@ -294,17 +300,15 @@ def used_clone(start: str) -> str | None:
     return None if common is None or not has_traces(common) else os.path.join(common, "gitlease")
 
 
-def is_anything_left(private: str) -> bool:
-    """Return whether something may be left to be said by work in the background."""
+def has_messages(private: str) -> bool:
+    """Return whether work in the background may have left messages."""
     return bool(Notes(private).of(WORDS))
 
 
 def is_due(private: str, name: str, *, every: int, now: float | None = None) -> bool:
-    """True if what is called ``name`` was not started for ``every`` seconds; marks it as started.
-
-    Two hooks at the same moment may both be told so: what they start is safe to do twice.
-    """
+    """True if ``name`` was not started for ``every`` seconds; marks it as started."""
     now = time.time() if now is None else now
+    # Two hooks at the same moment may both be told so: what they start is safe to do twice.
     return Notes(private).is_due(STARTED, name, every=every, now=now)
 
 
@@ -322,4 +326,5 @@ def head_moved(private: str) -> None:
     """Leave the next hooks to look for themselves, since what is known has changed."""
     drop_idle_marker(private)
     notes = Notes(private)
+    # Times of checks hold while no head moves: an agent is told of a revocation at once.
     notes.drop(CHECKS, *notes.of(CHECKS))

@@ -1,7 +1,5 @@
 """The sessions in each work tree, as far as this machine knows: agents, runs and tool servers.
 
-The notes of sessions name the git directory of the work tree, so that linked work trees are apart.
-
 A lease that a tool server claimed stays its own for as long as its process lives, whichever
 conversations its host begins and ends meanwhile:
 
@@ -52,7 +50,7 @@ class Present:
     """A session in a work tree. ``since`` is in seconds since the epoch.
 
     ``names`` are the sessions that commands under it speak as; ``by`` is the agent's host, or
-    ``RUN``. ``proven``: the process was there at two events, so the session ends with it.
+    ``RUN``.
     """
 
     holder: str
@@ -63,6 +61,8 @@ class Present:
     names: tuple[str, ...] = ()
     pid: int = 0
     started: str = ""
+    # The process was there at two events: what starts a hook may end with it, but this one stays
+    # for as long as the session does.
     proven: bool = False
 
 
@@ -77,6 +77,7 @@ def touch(git_dir: str, key: str, *, now: float) -> bool:
         pid, started = working_parent()
         same = pid > 0 and (pid, started) == (present.pid, present.started)
         present = replace(present, pid=pid, started=started, proven=same)
+    # Each write takes the lock of the clone's notes, and an agent's events come by the second.
     if JSON.dump(present) != value or not 0 <= now - seen < SIGN_EVERY:
         notes.put(PRESENT, name, JSON.dump(present), at=now)
     return True
@@ -117,16 +118,16 @@ def work_trees_below(folder: str, start: str) -> list[str]:
     """
     folder = os.path.realpath(folder)
     common = find_common_dir(start)
-    own = folder if os.path.basename(folder) == ".git" else os.path.join(folder, ".git")
+    git_dir = folder if os.path.basename(folder) == ".git" else os.path.join(folder, ".git")
     roots = {} if common is None else {root_of(x): x for x in git_dirs_of(common)}
-    if os.path.isdir(own):
-        roots |= {root_of(x): x for x in git_dirs_of(own)}
-    elif os.path.lexists(own):
-        roots[folder] = own
+    if os.path.isdir(git_dir):
+        roots |= {root_of(x): x for x in git_dirs_of(git_dir)}
+    elif os.path.lexists(git_dir):
+        roots[folder] = git_dir
     return [
         root
-        for root, git_dir in roots.items()
-        if any(f"{os.path.realpath(x)}/".startswith(f"{folder}/") for x in (root, git_dir))
+        for root, place in roots.items()
+        if any(f"{os.path.realpath(x)}/".startswith(f"{folder}/") for x in (root, place))
     ]
 
 
@@ -150,11 +151,11 @@ def others(
 ) -> list[Present]:
     """The live sessions in work trees but those of the caller, the longest there first.
 
-    The caller's are the note of ``key`` and those with one of its ``names``. A name that a linked
-    work tree gives tells nothing where several work in it.
+    The caller's are the note of ``key`` and those with one of its ``names``.
     """
     notes = [*_notes(git_dirs), *_runs(git_dirs)]
     named = Counter(name for _, x, _ in notes for name in x.names)
+    # A name that a linked work tree gives tells nothing where several work in it.
     sure = {name for name in names if named[name] < 2 or not name.startswith(BY_PLACE)}
     live = [
         x
@@ -168,8 +169,10 @@ def _is_live(present: Present, age: float) -> bool:
     if present.proven and present.host == _machine():
         if not still_runs(present.pid, present.started):
             return False
+        # A run may take hours without a sign: its process is the sign.
         if present.by == RUN:
             return True
+    # Whichever way a clock was set, a note counts no longer than that.
     return abs(age) < RECENT
 
 
@@ -197,7 +200,8 @@ def _runs(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
                 names=(run.session,) if run.session else (),
                 pid=run.runner,
                 started=run.runner_started,
-                proven=run.namespace == numbered_in(),  # else its number means nothing here
+                # The number of a process in another container means nothing here.
+                proven=run.namespace == numbered_in(),
             )
             if run.git_dir and os.path.realpath(run.git_dir) in places:
                 yield f"{RUN} {run.id}", present, run.began_at / MS
@@ -214,6 +218,7 @@ def _loaded(value: object) -> Present | None:
 
 
 def _name(git_dir: str, key: str) -> str:
+    # Linked work trees of a clone have each a git directory of their own.
     return f"{os.path.realpath(git_dir)}\0{key}"
 
 
@@ -281,6 +286,7 @@ def note_agent(
         table = tables[PRESENT]
         for name, (seen, value) in [*table.items()]:
             other = _loaded(value)
+            # Whoever comes sweeps: a session that was killed ends nothing itself.
             if other is None or not _is_live(other, now - seen):
                 del table[name]
         table[_name(git_dir, key)] = now, JSON.dump(present)
@@ -328,6 +334,7 @@ def live_servers(common_dir: str) -> list[ToolServer]:
         server = None
         with contextlib.suppress(Damaged):
             server = JSON.load(ToolServer, value)
+        # A clone on a shared disk has servers of other machines, whose numbers mean nothing here.
         is_here = server is not None and server.machine == _machine()
         if server is None or (is_here and not still_runs(server.pid, server.started)):
             notes.drop(SERVERS, key)
@@ -363,6 +370,7 @@ def begin_conversation(
         pending = [
             name
             for name, (at, value) in ends.items()
+            # Two ends that pend could each be the one continued: then neither is.
             if value == [*process, True] and 0 <= now - at < PENDING_FOR
         ]
         if clears and process[1] and len(pending) == 1:
@@ -415,6 +423,7 @@ def clones_of(key: str) -> list[str]:
     """The common git directories of the clones in which a session was seen."""
     notes = _notes_of_user()
     noted = [] if notes is None else strings_in(notes.get(CLONES, key))
+    # Anything may have been deleted since.
     return [x for x in noted if os.path.isabs(x) and os.path.isdir(x)]
 
 
@@ -430,8 +439,10 @@ def _notes_of_user() -> Notes | None:
     every = (os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("XDG_CACHE_HOME", ""), home)
     folder = os.path.join(next((x for x in every if os.path.isabs(x)), ""), "gitlease", "agents")
     with contextlib.suppress(OSError):
+        # Made one by one, so that each has these permissions, whatever the umask.
         os.makedirs(os.path.dirname(os.path.dirname(folder)), 0o700, exist_ok=True)
         for path in (os.path.dirname(folder), folder):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
+    # A folder that others may write could name any clone to work in.
     return Notes(folder) if os.path.isabs(folder) and is_private(folder) else None

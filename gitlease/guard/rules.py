@@ -33,8 +33,7 @@ class CachedLedger:
 
     ``damage`` names the unreadable records; ``notices`` are the holder's unread ones. ``version``
     is the head's, ``""`` if there was no ledger; ``seen`` returns when this clone first saw a
-    record. ``doubt`` is why it may not be the ledger that everybody reads: then nothing is judged
-    by it.
+    record.
     """
 
     layer: str
@@ -45,6 +44,7 @@ class CachedLedger:
     damage: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
     seen: Callable[[Lease], Sighting | None] = field(default=lambda _: None, compare=False)
+    # Why it may not be the ledger that everybody reads: then nothing is judged by it.
     doubt: str = ""
 
 
@@ -149,19 +149,18 @@ class Touched:
 
     def joined(self, other: Touched) -> Touched:
         """Merge two of the same path."""
+        # A side without lost work is a plain change, which concerns every holder.
         lost = tuple(dict.fromkeys(self.lost + other.lost)) if self.lost and other.lost else ()
         return Touched(self.path, self.tasks | other.tasks, self.folder or other.folder, lost)
 
     def concerns(self, lease: Lease, actor: Actor) -> bool:
-        """Tell whether it is a change to this lease, if that covers it.
-
-        Between the runs of one person only the trailers distinguish whose work a commit is.
-        """
+        """Tell whether it is a change to this lease, if that covers it."""
         if not self.lost:
             return True
         named = ((x.key, x.token) for work in self.lost for x in work.named)
         if (lease.resource.key, lease.token) in named:
             return True
+        # Between the runs of one person only the trailers distinguish whose work a commit is.
         people = (person for work in self.lost for person in work.people)
         return not lease.same_holder(actor) and any(same_person(lease.holder, x) for x in people)
 
@@ -222,6 +221,7 @@ class Viewpoint:
         against = [(x, severity) for x, severity in judged if severity is not None]
         cover = Cover([x for x, _ in against])
         names = {x.resource.key for x, _ in against}
+        # Where scopes divide a task, each of its holders works on the paths of all.
         mine = [x for x, how in judged if how is None and x.resource.key in names]
         mine = [x for x in mine if self.as_own(x) is Relation.MINE]
         own_cover = Cover(mine)
@@ -235,11 +235,14 @@ class Viewpoint:
             )
         ]
         return sorted(
-            findings, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key)
+            # What stops the change must not be lost below a long list of warnings.
+            findings,
+            key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key),
         )
 
     def severity(self, lease: Lease) -> Severity | None:
         """The severity of touching this lease; None if the actor may, as under a parent session."""
+        # An agent works under what it was started under.
         if lease.is_of_parent(self.actor):
             return None
         return SEVERITIES.get(relation(lease, self.actor, self.policy, self.moment))
@@ -273,15 +276,12 @@ class Viewpoint:
 def still_blocks(
     finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
 ) -> bool:
-    """Tell whether any commit touches the finding's path and is not its lease's own work.
-
-    The trailer tells which commits are the lease's own: it names the present token. Anybody may
-    land those once the remote has them. What the remote has not seen could be by anyone else,
-    whatever it says.
-    """
+    """Tell whether any commit touches the finding's path and is not its lease's own work."""
     lease = finding.lease
 
     def is_own_work(commit: PushedCommit) -> bool:
+        # Anybody may land the holder's work once the remote has it. What the remote has not seen
+        # could be by anyone else, whatever it says.
         proven = commit.known or lease.same_holder(actor)
         return proven and names_grant(commit.named, commit.recorded, lease, layer)
 
@@ -297,23 +297,21 @@ def names_grant(
 ) -> bool:
     """Tell whether the trailers of a commit name the present token of a lease.
 
-    A commit that was recorded before that was given (in milliseconds) guessed it.
     Of a commit that the remote has this shows who made it: the server's hook lets nobody but the
-    holder bring a new commit over a live lease.
+    holder bring a new commit over a live lease. ``recorded`` is in milliseconds.
     """
     grant = (layer, lease.resource.key, lease.token)
+    # A commit from before the token was given guessed it.
     if recorded is not None and recorded <= lease.claimed_at - COMMIT_SKEW:
         return False
     return any((x.layer, x.key, x.token) == grant for x in named)
 
 
 class Cover:
-    """An index of leases by the paths that they cover.
+    """An index of leases by the paths that they cover."""
 
-    Literal patterns are looked up by all of their segments, those with wildcards by the first: a
-    commit may have very many files, and a ledger very many leases.
-    """
-
+    # Literal patterns are looked up by all of their segments, those with wildcards by the first: a
+    # commit may have very many files, and a ledger very many leases.
     def __init__(self, leases: Sequence[Lease]) -> None:
         self._tasks: dict[str, list[int]] = {}
         self._literal: dict[tuple[str, ...], list[int]] = {}
@@ -335,7 +333,8 @@ class Cover:
         segments = tuple(fold(change.path).split("/"))
         for end in range(1, len(segments) + 1) if all(segments) else ():
             matches.update(self._literal.get(segments[:end], ()))
-        if change.folder:  # leases below it, too
+        # A submodule is one entry of a commit: leases below it are touched, too.
+        if change.folder:
             depth = len(segments)
             below = (some for head, some in self._literal.items() if head[:depth] == segments)
             matches.update(number for some in below for number in some)
@@ -351,7 +350,8 @@ def _covers(parsed: resources.Pattern, change: Touched) -> bool:
         return resources.covers(parsed, change.path)
     try:
         return resources.overlap(parsed, resources.parse(resources.escape(change.path)))
-    except resources.PatternError:  # a name that no pattern can have: compare the heads
+    except resources.PatternError:
+        # A name that no pattern can have may still lie below one.
         segments = fold(change.path).split("/")
         return all(a == b for a, b in zip(parsed.head, segments, strict=False))
 
@@ -375,10 +375,8 @@ class GuardReport:
     old: frozenset[str] = frozenset()
 
     def lenient(self) -> GuardReport:
-        """Turn findings that rest only on a state too old to block anybody into warnings.
-
-        The remote may have failed to answer for one layer only.
-        """
+        """Turn findings that rest only on a state too old to block anybody into warnings."""
+        # One by one: the remote may have failed to answer for one layer only.
         findings = [
             replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
             for f in self.findings

@@ -60,12 +60,10 @@ OWN = (Relation.MINE, Relation.PARKED)
 class GuardService:
     """Judges changes of files against the leases of some layers, for one actor.
 
-    ``store`` is opened only when the cached state is too old, since that is slow. ``tasks`` gives
-    the places of task files, relative to the root, whose changes may claim a task; None if no
-    change does. ``one_holder``: everybody who passes this clone's idle marker is this actor.
-
-    Leases are renewed, and losses reported, in all layers ``in_use``. ``local`` opens the store of
-    ``--local``.
+    ``store`` is opened only when the cached state is too old. ``tasks`` gives the places of task
+    files, relative to the root, whose changes may claim a task; None if no change does.
+    ``one_holder``: everybody who passes this clone's idle marker is this actor. Leases are renewed,
+    and losses reported, in all layers ``in_use``. ``local`` opens the store of ``--local``.
     """
 
     def __init__(
@@ -82,6 +80,7 @@ class GuardService:
         in_use: Sequence[str] = (),
         local: Callable[[], LedgerStore] | None = None,
     ) -> None:
+        # Opening a store takes git and the settings of its remote: most hooks need neither.
         self._watch, self._open, self._local = watch, store, local or store
         self._clock, self._actor, self._layers = clock, actor, tuple(dict.fromkeys(layers))
         self._max_age, self._tasks, self._one_holder = max_age, tasks, one_holder
@@ -119,6 +118,7 @@ class GuardService:
                 continue  # its leases are not those of the people here
             judged = view.judge(touched, cached.leases.near(*reach))
             findings += judged
+            # Of several layers some may have been fetched, and block; the others only warn.
             if freshness.failure is not None and not self._is_young(cached):
                 old |= {f.lease.lease_id for f in judged}
             views |= {f.lease.lease_id: view.seen(f.lease, cached.layer) for f in judged}
@@ -184,10 +184,10 @@ class GuardService:
     def renewable(
         self, sessions: Collection[str] | None = None, carried: Collection[str] = ()
     ) -> list[tuple[str, Lease]]:
-        """The live leases to renew, with their layers; not parked ones. Asks no remote.
+        """The caller's live leases to renew, with their layers. Asks no remote.
 
-        Those of the caller; with ``sessions`` those bound to any of these, and of the person's own
-        those ``carried`` (their ids).
+        With ``sessions`` those bound to any of these, and those ``carried`` (ids) that no session
+        has.
         """
         now = self._clock.now().wall_ms
         return [
@@ -250,6 +250,7 @@ class GuardService:
         self, layer: str, freshness: Freshness, *, strict: bool = False, fresh: bool = False
     ) -> CachedLedger | None:
         kept = self._load(layer)
+        # A push asks in any case: a lease of a minute ago may be the one that it lands on.
         if kept is not None and not (strict or fresh) and self._is_young(kept):
             return kept
         if freshness.failure is None and not strict and layer != LOCAL_LAYER:
@@ -259,6 +260,8 @@ class GuardService:
                 is_recent = known.at.elapsed_at_most(now) <= self._max_age * MS
                 freshness.failure = known if is_recent else None
         if freshness.failure is None:
+            # Noted before: a remote that raises anything was asked, too, and is not asked again for
+            # a loss.
             self._fetched[layer] = False
             try:
                 head = self._store(layer).fetch(layer, self._peeked.pop(layer, ""))
@@ -358,6 +361,7 @@ class GuardService:
         return {
             f"ran out {x.lease_id} {x.expires_at} {run}".rstrip(): x
             for x in cached.leases.of_person(self._actor.holder)
+            # A beat renews for several sessions, and so has to tell of the losses of each.
             for actor in (self._actor, *(replace(self._actor, session=s) for s in sessions))
             if x.answers_to(actor)
             and not x.left_behind
@@ -365,6 +369,7 @@ class GuardService:
         }
 
     def _set_idle_marker(self, states: Mapping[str, CachedLedger | None]) -> None:
+        # Else somebody else would pass by a marker that was made of this actor's leases.
         if not self._one_holder:
             return
         now = self._clock.now().wall_ms
@@ -373,6 +378,7 @@ class GuardService:
         for layer, cached in states.items():
             judged = layer in self._layers
             if cached is None:
+                # Nothing is known of it: every hook has to look.
                 clear += [0] if judged else []
                 continue
             leases = cached.leases.of_person(self._actor.holder)
@@ -406,10 +412,8 @@ def retry_interval(leases: Iterable[Lease]) -> int:
 
 
 def renew_known(session: engine.LedgerSession, leases: Sequence[Lease]) -> list[str]:
-    """Renew leases of the cached state in one push; the messages for the holder.
-
-    Never raises GitleaseError: nobody waits for it.
-    """
+    """Renew leases of the cached state in one push; the messages for the holder."""
+    # Nobody waits for it: an error would be seen by no one.
     try:
         answer = engine.renew_grants(session, [*map(core.grant_of, leases)], in_use=False)
     except GitleaseError as error:

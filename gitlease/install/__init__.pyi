@@ -3,7 +3,6 @@ from gitlease.install.agent_setup import BEGIN as BEGIN
 from gitlease.install.agent_setup import PASSED_ON as PASSED_ON
 from gitlease.install.agent_setup import SECTION as SECTION
 from gitlease.install.agent_setup import AgentFile as AgentFile
-from gitlease.install.agent_setup import Installed as Installed
 from gitlease.install.agent_setup import Registered as Registered
 from gitlease.install.agent_setup import ServerSetup as ServerSetup
 from gitlease.install.agent_setup import add_hooks as add_hooks

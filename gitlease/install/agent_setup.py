@@ -59,18 +59,18 @@ def without_ours(data: Json) -> Json:
     """The file without our entries, and without the groups that had nothing else."""
     if not any(entries(data)):
         return data
-    left: Json = {}
+    hooks: Json = {}
     for event, groups in data["hooks"].items():
         kept = groups
         if isinstance(groups, list):
             kept = [other for group in groups for other in _kept(group)]
+        # A list that was empty before is its owner's, and stays.
         if kept or not groups:
-            left[event] = kept
-    return _with_group(data, "hooks", left)
+            hooks[event] = kept
+    return _with_group(data, "hooks", hooks)
 
 
 def _kept(group: Any) -> list[Any]:
-    """The group of handlers with those of others alone; none where it had only ours."""
     inner = group.get("hooks") if isinstance(group, dict) else None
     if is_ours(group):
         return []
@@ -87,7 +87,9 @@ def _with_group(data: Json, name: str, group: Json) -> Json:
 
 def with_ours(agent: Agent, data: Json, *, keep: bool) -> Json:
     """The file with our entries, each after those of others for its event."""
+    # Entries of older versions go, and ours come last: those of others keep their order.
     data = without_ours(data)
+    # The host passes over a file of hooks without it.
     if agent.flat and "version" not in data:
         data = {"version": 1, **data}
     hooks: Json = dict(data.get("hooks") or {})
@@ -110,7 +112,8 @@ class AgentFile:
 
     name: str
     file: str
-    linked: bool = False  # a symbolic link leads there: the file stays, with an empty object
+    # A symbolic link leads there: the file stays, with an empty object, or the link led nowhere.
+    linked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +140,10 @@ def place_of(
 
     Raises Invalid without a work tree.
     """
-    name, own = agent.files(environ, servers=servers)
+    name, personal = agent.files(environ, servers=servers)
     if not user:
         return inside(repository, name)
-    file = os.path.abspath(own)
+    file = os.path.abspath(personal)
     return AgentFile(file, os.path.realpath(file), os.path.islink(file))
 
 
@@ -182,7 +185,8 @@ def write(place: AgentFile, data: bytes | None) -> None:
     except OSError as error:
         raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
     home = os.path.realpath(os.path.expanduser("~"))
-    if data is None and os.path.dirname(place.name) and folder != home:  # nor the work tree's root
+    # A name without a folder is in the work tree's root, which stays as the home does.
+    if data is None and os.path.dirname(place.name) and folder != home:
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
@@ -195,6 +199,8 @@ def parse_json(place: AgentFile, data: bytes, group: str) -> Json:
 
     def once(pairs: list[tuple[str, Any]]) -> Json:
         members = dict(pairs)
+        # The host would read the last of the two, and rewriting the file would drop the first for
+        # good.
         if len(members) != len(pairs):
             raise Invalid(f"{place.name}: an object has a key twice")
         return members
@@ -227,6 +233,7 @@ def write_json(
     except (ValueError, RecursionError):
         why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
         raise Invalid(why, hints=PLAIN) from None
+    # A file keeps its own ends, so that a diff shows our lines alone.
     if not text.strip() or text.endswith(b"\n"):
         data += b"\n"
     if b"\r\n" in text:
@@ -263,7 +270,8 @@ def remove_hooks(agent: Agent, place: AgentFile) -> FileDone:
     before, data = _read_hooks(place)
     if not any(entries(data)):
         return FileDone(place.name, "absent")
-    bare = {"version": 1} if agent.flat else None  # which the host needs, and we may have written
+    # The host needs that, and we may have written it.
+    bare = {"version": 1} if agent.flat else None
     return write_json(place, before, without_ours(data), "removed", bare=bare)
 
 
@@ -274,6 +282,7 @@ def hooks_in(agent: Agent, place: AgentFile) -> Installed:
     except Invalid as error:
         missing = tuple(hook.event for hook in agent.hooks)
         return Installed(file=place.name, events=(), missing=missing, problem=error.message)
+    # Counted: an event may have to call us more than once, by different matchers.
     there = Counter((event, str(handler.get("command"))) for event, handler in entries(data))
     keeps = any(command.endswith(" --keep") for _, command in there)
     wanted = Counter((h.event, agent.command(h, keep=keeps)) for h in agent.hooks)
@@ -297,12 +306,10 @@ def is_installed(agent: str, root: str) -> bool:
 
 
 def switched_off(agent: Agent, repository: Repository | None, place: AgentFile) -> str:
-    """The file that switches all hooks of an agent off, ``""`` for none.
-
-    The settings of the work tree, the local ones and the person's own hold together.
-    """
-    own = place_of(agent, None, user=True, environ=os.environ)
-    files = {place.file: place.name, own.file: own.name}
+    """The file that switches all hooks of an agent off, ``""`` for none."""
+    # The settings of the work tree, the local ones and the person's own hold together.
+    personal = place_of(agent, None, user=True, environ=os.environ)
+    files = {place.file: place.name, personal.file: personal.name}
     if repository is not None and repository.toplevel is not None:
         start, _ = os.path.splitext(os.path.join(agent.folder, agent.hooks_file))
         names = (f"{start}.json", f"{start}.local.json")
@@ -318,11 +325,11 @@ def distrust(
     agent: Agent, repository: Repository | None, *, user: bool, servers: bool
 ) -> tuple[bool, str]:
     """Why an agent may pass over our entries, and whether that is known."""
-    own = place_of(agent, None, user=True, environ=os.environ, servers=True)
+    personal = place_of(agent, None, user=True, environ=os.environ, servers=True)
     why = agent.server_hint if servers else next(iter(agent.hook_hints), "")
     root = os.path.realpath((repository and repository.toplevel) or "")
     if agent.is_toml:
-        known = _parse_toml(own, read(own, most=MOST_OF_SERVERS) or b"")
+        known = _parse_toml(personal, read(personal, most=MOST_OF_SERVERS) or b"")
         if not user and _member(known, "projects", root, "trust_level") != "trusted":
             return True, agent.server_hint
         place = place_of(agent, repository, user=user, environ=os.environ)
@@ -332,7 +339,7 @@ def distrust(
         return False, "" if user else why
     start = os.path.join(root, agent.folder, "settings")
     data = [load_json(f"{start}{end}", MAX_BYTES) for end in (".json", ".local.json")]
-    data.append(_member(load_json(own.file, MOST_OF_SERVERS), "projects", root))
+    data.append(_member(load_json(personal.file, MOST_OF_SERVERS), "projects", root))
     chosen = [NAME in strings_in(_member(x, "enabledMcpjsonServers")) for x in data]
     chosen += [_member(x, "enableAllProjectMcpServers") is True for x in data]
     refused = any(NAME in strings_in(_member(x, "disabledMcpjsonServers")) for x in data)
@@ -378,7 +385,8 @@ def set_up_agent(
     elif action == "uninstall":
         done.append(remove_hooks(known, place))
     if repository is not None and not user:
-        if action == "install":  # a mark that gitlease is used here, for linked work trees too
+        # A mark that gitlease is used here, for linked work trees, too: see ``has_traces``.
+        if action == "install":
             with contextlib.suppress(OSError):
                 make_folders(os.path.join(repository.common_dir, "gitlease"))
         if action == "install" and section:
@@ -411,6 +419,7 @@ def _repository(directory: str, *, user: bool) -> Repository | None:
 # --- AGENTS.md --------------------------------------------------------------------------------
 
 AGENTS_MD = "AGENTS.md"
+# Without the version, so that every version finds the sections of the older ones.
 AROUND_SECTION = (b"<!-- BEGIN GITLEASE", rb"<!-- END GITLEASE -->[ \t]*")
 BEGIN, END = "<!-- BEGIN GITLEASE v=1 -->", "<!-- END GITLEASE -->"
 SECTION = (
@@ -515,6 +524,8 @@ def register(agent: Agent, place: AgentFile) -> FileDone:
         )
         after = _with(before, table, match)
         try:
+            # TOML is extended as text, which keeps people's comments: whether the result stands is
+            # tried here.
             _parse_toml(place, after)
         except Invalid:
             raise Invalid(
@@ -530,6 +541,7 @@ def unregister(agent: Agent, place: AgentFile) -> FileDone:
     """Remove the server, and a file of JSON if it had nothing else."""
     before, data = _read_servers(agent, place)
     there = data.get(agent.servers, {}).get(NAME)
+    # A server of our name that starts something else is another's.
     if before is None or there is None or not _read_entry(there).ours:
         return FileDone(place.name, "absent")
     rest = _without_ours(agent, data)
@@ -538,6 +550,7 @@ def unregister(agent: Agent, place: AgentFile) -> FileDone:
     match = _marked(before, AROUND_TABLE)
     text = before if match is None else _without(before, match)
     remaining = _parse_toml(place, text or b"")
+    # Somebody may have written into our marked lines, or the table once more below them.
     if NAME in remaining.get(agent.servers, {}) or _without_ours(agent, remaining) != rest:
         raise Invalid(
             f"{place.name} has [{agent.servers}.{NAME}] or more outside of our marked lines",
@@ -592,8 +605,8 @@ def _parse_toml(place: AgentFile, data: bytes) -> dict[str, Any]:
 # --- sections of text -------------------------------------------------------------------------
 
 
-def _marked(text: bytes | None, around: tuple[bytes, bytes]) -> re.Match[bytes] | None:
-    return find_marked(text or b"", *around)
+def _marked(text: bytes | None, marks: tuple[bytes, bytes]) -> re.Match[bytes] | None:
+    return find_marked(text or b"", *marks)
 
 
 def _with(before: bytes | None, lines: Sequence[str], match: re.Match[bytes] | None) -> bytes:
@@ -650,13 +663,13 @@ def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[st
     folder, action = repository.toplevel, "status" if dry_run else "uninstall"
     places = [False] * (folder is not None) + [True] * user
     for host in AGENTS:
-        for own in places:
+        for personal in places:
             where = folder or repository.git_dir
-            setup = set_up_agent(where, host, action, user=own, keep=False, section=False)
+            setup = set_up_agent(where, host, action, user=personal, keep=False, section=False)
             removed = any(x.what == "removed" for x in setup.done)
             if setup.state.events if dry_run else removed:
                 yield f"removed our hooks from {setup.state.file}"
-            server = set_up_server(where, host, action, user=own)
+            server = set_up_server(where, host, action, user=personal)
             there = server.server is not None and server.server.ours
             if there if dry_run else server.done and server.done.what == "removed":
                 yield f"removed our MCP server from {server.file}"

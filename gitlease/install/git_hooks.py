@@ -25,6 +25,7 @@ from gitlease.git.run import run_git
 from gitlease.install import hook_places as places
 from gitlease.install.hook_places import HookPlace, SectionForm, Way
 
+# Only in scripts of these a section of sh can stand.
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
@@ -81,8 +82,8 @@ def install(
         elif place.way is Way.FOLDER:
             files = (_hook_file(os.path.join(place.folder, x), x, notes) for x in rest)
             changes += [change for change in files if change is not None]
-            own = os.path.join(repository.common_dir, "")
-            if changes and not place.folder.startswith(own):
+            common = os.path.join(repository.common_dir, "")
+            if changes and not place.folder.startswith(common):
                 where = os.path.relpath(place.folder, place.top)
                 notes.append(
                     f"{where} is in the work tree: commit it, and everyone has these hooks"
@@ -99,8 +100,10 @@ def install(
         path, data = os.path.join(place.private, places.PROGRAM), os.fsencode(f"{program}\n")
         if program and places.read_file(path) != data:
             make = partial(_write, path, data, 0o644)
+            # Written before any hook calls it.
             changes.insert(0, HookChange(f"noted {program}", make, path, quiet=True))
     if not dry_run:
+        # A warning of core.hooksPath from before says nothing about what is installed now.
         Notes(place.private).drop(places.HOOKS_PATH, "")
         _carry_out(changes)
     where = "git's configuration"
@@ -113,6 +116,7 @@ def own_program() -> str | None:
     """The gitlease that runs now, as a file that a shell can start; None if it is not one."""
     beside = os.path.join(os.path.dirname(sys.executable), "gitlease")
     for path in (os.path.abspath(sys.argv[0]), beside):
+        # Python may have been started with -m: then only the program beside it can be started.
         named = os.path.basename(path) in ("gitlease", "git-lease")
         if named and os.path.isfile(path) and os.access(path, os.X_OK) and "\n" not in path:
             return path
@@ -129,6 +133,7 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
             yield HookChange(f"wrote {script}", make, script, quiet=True)
         elif not os.access(script, os.X_OK):
             yield _switched_on(script)
+        # A clone that is copied, or whose private folder is deleted, keeps its configuration.
         called = f"test ! -f {quoted} || test ! -x {quoted} || {quoted}"
         wanted = {"command": called, "event": name}
         for setting, value in wanted.items():
@@ -149,8 +154,9 @@ def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
     placed = None if data is None else places.find_section(data, name)
     if data is not None and placed is not None:
         if places.is_current(placed, name):
+            # Somebody's own script may be off on purpose.
             if os.access(path, os.X_OK) or data != places.shim(name):
-                return None  # somebody's own script may be off on purpose
+                return None
             return _switched_on(path)
         new = data[: placed.start] + places.section(name, placed.form) + data[placed.end :]
         return HookChange(f"updated our section in {path}", partial(_write, path, new), path)
@@ -159,6 +165,7 @@ def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
         new = data[:at] + places.section(name, SectionForm.SECTION) + data[at:]
         return HookChange(f"added a section to {path}", partial(_write, path, new), path)
     aside = path + places.ASIDE
+    # A hook set aside is never written over: it is the only copy.
     if os.path.lexists(aside):
         notes.append(f"{path} cannot be set aside as {aside}: left unchanged")
         return None
@@ -200,6 +207,7 @@ def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
     if not dry_run:
         _carry_out(changes)
         folders = {os.path.dirname(change.file) for change in changes} - {""}
+        # The inner ones first.
         for folder in sorted(folders, key=len, reverse=True):
             with contextlib.suppress(OSError):  # somebody else's files are in it
                 os.rmdir(folder)
@@ -280,6 +288,7 @@ def _chain(path: str, data: bytes, aside: str) -> None:
     try:
         replace_file(path, data, mode=0o755)
     except BaseException:
+        # Not half of it: without this git would run no hook at all.
         os.rename(aside, path)
         raise
     share(path)
@@ -367,13 +376,14 @@ def _state(place: HookPlace, name: str) -> HookState:
         return state(way=way, live=runs, proven=proven, program=program, problem=problem)
     placed = None if data is None else places.find_section(data, name)
     program = _program(place, noted=placed is not None)
-    if placed is None:  # somebody's own script is not run: it may do anything
-        own = places.own_call(place, name)
-        if own is None:
+    if placed is None:
+        # Somebody's own script is not run: it may do anything.
+        caller = places.own_call(place, name)
+        if caller is None:
             return state(problem="not installed")
         runs, problem = os.access(hook, os.X_OK), ""
         if program is None or not runs:
-            problem = f"{own} calls it, but is not executable" if program else NO_PROGRAM
+            problem = f"{caller} calls it, but is not executable" if program else NO_PROGRAM
         return state(way=OWN_WAY, live=not problem, program=program, problem=problem)
     if program is None:
         return state(way=way, problem=NO_PROGRAM)
@@ -403,11 +413,13 @@ def _program(place: HookPlace, *, noted: bool) -> str | None:
 
 def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
     """Return whether a manager calls our hook when it is asked to run that alone."""
-    if place.way is Way.LEFTHOOK:  # its hook hands on what git is given
+    if place.way is Way.LEFTHOOK:
+        # Its hook hands on what git is given.
         passes_on = re.search(places.LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
         if place.git < places.HOOK_RUN or not passes_on:
             return False
-        kept = ("--no-stage-fixed", "--no-auto-install", "--force")  # nothing else is touched
+        # Nothing else is touched by a probe: lefthook stages and installs of its own accord.
+        kept = ("--no-stage-fixed", "--no-auto-install", "--force")
         return any(
             ask_hook(name, place.top, after=(option, "gitlease", *kept)) is not None
             for option in ("--command", "--commands")  # of its versions 2 and 1
@@ -429,6 +441,7 @@ def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[s
         ran = subprocess.run(
             [*program, *words],
             cwd=place.top,
+            # SKIP of the caller's must not make an installed hook look dead.
             env={**os.environ, places.PROBE: "1", places.SKIP: ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -74,7 +74,8 @@ def section(name: str, form: SectionForm) -> bytes:
     if name in READS_INPUT and form is not SectionForm.FILE:
         begin, end = _KEEP_INPUT, f"{end}\n{_GIVE_INPUT}"
     if form is SectionForm.CHAIN:
-        aside = f"${{0%{LEGACY}}}{ASIDE}"  # where it is, whoever moved this file
+        # Where it is, whoever moved this file: pre-commit renames it.
+        aside = f"${{0%{LEGACY}}}{ASIDE}"
         end += f'\n[ ! -x "{aside}" ] || exec "{aside}" "$@"'
     # A push has no idle marker: it asks the remote anyway.
     idle = {"pre-push": "", "post-rewrite": _REWRITTEN + _IDLE}.get(name, _IDLE)
@@ -101,11 +102,11 @@ def find_section(data: bytes, name: str) -> PlacedSection | None:
     """Our section in a hook, of any version; None without one, or for half of one."""
     word = re.escape(name.encode())
     begin = rb"# BEGIN gitlease " + word + rb" v\d{1,6} (file|section|chain):"
-    found = find_marked(data, begin, rb"# END gitlease " + word)
-    if found is None:
+    match = find_marked(data, begin, rb"# END gitlease " + word)
+    if match is None:
         return None
-    form = SectionForm(found[1].decode())
-    return PlacedSection(form, found.start(), found.end(), found[0])
+    form = SectionForm(match[1].decode())
+    return PlacedSection(form, match.start(), match.end(), match[0])
 
 
 def is_current(placed: PlacedSection, name: str) -> bool:
@@ -257,10 +258,12 @@ def find_place(repository: Repository) -> HookPlace:
     def place(way: Way, file: str = "") -> HookPlace:
         return HookPlace(way, top, private, folder, file, git, repository.config)
 
+    # Hooks from git's configuration run beside whatever manager there is, and touch no file.
     if git >= CONFIG_HOOKS:
         return place(Way.CONFIG)
     husky = os.path.join(top, HUSKY)
     inside = is_below(os.path.realpath(folder), os.path.realpath(top))
+    # Git's own setting tells: husky sets core.hooksPath, and a folder .husky alone runs nothing.
     if inside and folder in (husky, os.path.join(husky, "_")):
         return place(Way.HUSKY)
     for way, names in ((Way.PRE_COMMIT, PRE_COMMIT_FILES), (Way.LEFTHOOK, LEFTHOOK_FILES)):
@@ -276,10 +279,8 @@ def read_file(path: str) -> bytes | None:
 
 
 def marked_files(folder: str) -> Iterator[tuple[str, str]]:
-    """The files in a folder of hooks that have our mark, and the hook that it names.
-
-    Under any name: managers rename what they replace, and some of them still run it.
-    """
+    """The files in a folder of hooks that have our mark, and the hook that it names."""
+    # Under any name: managers rename what they replace, and some of them still run it.
     for place in (folder, os.path.join(folder, BACKUPS)):
         names = []
         with contextlib.suppress(OSError):
@@ -294,8 +295,9 @@ def is_own(repository: Repository, folder: str) -> bool:
     """True if a folder is this clone's own: in a work tree of it, or in its git directory."""
     common = repository.common_dir
     roots = [common, *([repository.toplevel] if repository.toplevel else [])]
+    # The main work tree, seen from a linked one.
     if os.path.basename(common) == ".git":
-        roots.append(os.path.dirname(common))  # the main work tree, seen from a linked one
+        roots.append(os.path.dirname(common))
     real = os.path.realpath(folder)
     return any(is_below(real, os.path.realpath(root)) for root in roots)
 
@@ -314,6 +316,7 @@ def git_version(folder: str) -> tuple[int, int]:
     """The first two numbers of git's version. Raises Invalid without git."""
     asked = run_git(("--version",), cwd=folder, timeout=TIMEOUT)
     match = re.search(rb"(\d{1,4})\.(\d{1,4})", asked.out)
+    # An unknown version gets the way that works with every git.
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
@@ -324,25 +327,24 @@ def is_below(path: str, root: str) -> bool:
 
 # --- lines for the scripts of people ----------------------------------------------------------
 
+# An interpreter that cannot load gitlease ends with 1 as well: that is a failure, and no refusal.
 _STOP = "[ $? -ne 1 ] || ! gitlease --version >/dev/null 2>&1 || exit 1"
 
 
 def hook_call(name: str, words: str = ' "$@"') -> str:
-    """The shell line that calls one hook: a refusal stops git, and ends the script; a failure does
-    not. An interpreter that cannot load gitlease ends with 1 as well: that is a failure.
-    """
+    """The shell line that calls one hook: a refusal ends the script, a failure does not."""
     return f"gitlease hook {name}{words} || " + (_STOP if name in CHECKED else "true")
 
 
 def hook_lines(name: str) -> tuple[str, ...]:
-    """The lines for somebody's own script that call one hook, and leave git's standard input to the
-    rest of it. A probe ends there.
-    """
+    """The lines for somebody's own script that call one hook."""
+    # A probe ends there.
     if name not in CHECKED:
         return (f'gitlease hook {name} "$@" || [ -z "${{{PROBE}-}}" ] || exit 1',)
     if name not in READS_INPUT:
         return (hook_call(name),)
     call = f"printf '%s\\n' \"$gitlease_in\" | {hook_call(name)}"
+    # Git's standard input is left to the rest of the script.
     take = "gitlease_in=$(cat)"
     give = ('[ -z "$gitlease_in" ] || exec <<gitlease_in', "$gitlease_in", "gitlease_in")
     return (take, call, *give)
@@ -351,7 +353,8 @@ def hook_lines(name: str) -> tuple[str, ...]:
 def own_call(place: HookPlace, name: str) -> str | None:
     """Somebody's own script that calls one hook; None if it has no call, or a section of ours."""
     above, last = os.path.split(place.folder)
-    husky = last == "_" and os.path.basename(above) == HUSKY  # its scripts are above git's folder
+    # The scripts of husky are above git's folder.
+    husky = last == "_" and os.path.basename(above) == HUSKY
     for folder in (*([above] if husky else []), place.folder):
         path = os.path.join(folder, name)
         data = read_file(path)
@@ -480,7 +483,8 @@ def pre_commit_lines(names: Sequence[str]) -> str:
             f"      stages: [{', '.join(wanted)}]",
             "      always_run: true",
             f"      pass_filenames: {'true' if words else 'false'}",
-            *(["      verbose: true"] if hook in CHECKED else []),  # else no warning is seen
+            # Pre-commit shows the output of a hook that passes, such as a warning, only so.
+            *(["      verbose: true"] if hook in CHECKED else []),
         ]
     return "".join(f"  {line}\n" for line in lines)
 

@@ -27,16 +27,15 @@ from gitlease.settings.schema import KEYS
 
 VERSION = 4
 NAME = "pre-receive"
-MODE = 0o755  # whoever runs git on a server need not own the hook
+# Whoever runs git on a server need not own the hook.
+MODE = 0o755
 ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
 
 
 class HookForm(Enum):
-    """The form of our hook: alone, after a hook set aside, or one of a folder of hooks.
+    """The form of our hook: alone, after a hook set aside, or one of a folder of hooks."""
 
-    It judges last: while another hook runs, somebody may claim what the push touches.
-    """
-
+    # It judges last: while another hook runs, somebody may claim what the push touches.
     FILE = "file"
     CHAIN = "chain"
     PART = "part"
@@ -70,14 +69,14 @@ def aside_of(hook: str) -> str:
 
 def find_shim(data: bytes) -> PlacedHook | None:
     """Read the head of a hook file of ours; None for any other file."""
-    found = _HEAD.match(data)
-    if found is None:
+    head = _HEAD.match(data)
+    if head is None:
         return None
     try:
-        words = shlex.split(found[2].decode("utf-8", "surrogateescape"))
+        words = shlex.split(head[2].decode("utf-8", "surrogateescape"))
     except ValueError:
         return None
-    return PlacedHook(HookForm(found[1].decode()), words[0] if words else "")
+    return PlacedHook(HookForm(head[1].decode()), words[0] if words else "")
 
 
 _HEAD = re.compile(
@@ -131,6 +130,7 @@ fi
 
 # --- install and uninstall --------------------------------------------------------------------
 
+# Last by name, for the same reason.
 PART = "zz-gitlease"  # its name in a folder of hooks, which hosts call in their order
 
 # A script that calls a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
@@ -174,6 +174,7 @@ def find_server_place(repository: Repository) -> ServerPlace:
         )
     home = repository.common_dir
     custom = os.path.join(home, "custom_hooks")
+    # GitLab calls these hooks itself, and not git.
     if os.path.isdir(custom):
         return ServerPlace(HookHost.GITLAB, os.path.join(custom, f"{NAME}.d", PART), HookForm.PART)
     folder = hooks_folder(home, f"--git-dir={home}")
@@ -291,11 +292,13 @@ def uninstall_server(repository: Repository) -> ServerDone:
     try:
         if data is not None and find_shim(data) is not None:
             if place.form is HookForm.CHAIN and os.path.lexists(aside):
+                # A relative link was lengthened as it was set aside, and is shortened again.
                 target = os.readlink(aside) if os.path.islink(aside) else ""
                 if target.startswith(_UP):
                     temporary = f"{aside}.{os.getpid()}.tmp"
                     os.symlink(target.removeprefix(_UP), temporary)
                     os.replace(temporary, aside)
+                # In one step: there is no moment without a hook.
                 os.replace(aside, place.hook)
                 changes.append(f"put {place.hook} back as it was")
             else:
@@ -352,7 +355,8 @@ def _set_aside(hook: str, aside: str) -> None:
     folder = os.path.dirname(aside)
     if not os.path.isdir(folder):
         os.mkdir(folder)
-        shutil.copymode(os.path.dirname(folder), folder)  # whoever runs git here may go in
+        # Whoever runs git here may go in.
+        shutil.copymode(os.path.dirname(folder), folder)
     try:
         os.symlink(target, aside) if target else shutil.copy2(hook, aside)
     except BaseException:
@@ -423,6 +427,7 @@ def server_state(repository: Repository) -> ServerState:
         problem = "not installed"
     elif not os.access(place.hook, os.X_OK):
         problem = "it is not executable"
+    # `git hook run` does not know GitLab's folder: no probe reaches that.
     elif answer is None and place.host is not HookHost.GITLAB:
         problem = "it is installed, but does not answer when git runs it"
     elif answer == "":

@@ -1,9 +1,8 @@
 """The server's judgement of one push: of the ledgers that it moves, and of the work that it brings.
 
-It reads git's quarantine and writes nothing at all. Old values of refs are read from the refs: of
-the client's lines only the new ones count. In mode ``block`` anything illegal refuses the whole
-push, and so does anything that could not be judged, for any reason: a lock server lets nothing
-through that it did not understand. In mode ``warn`` everything passes with warnings.
+It reads git's quarantine and writes nothing at all. In mode ``block`` anything illegal refuses the
+whole push, and so does anything that could not be judged. In mode ``warn`` everything passes with
+warnings.
 """
 
 from __future__ import annotations
@@ -84,6 +83,7 @@ def read_moves(data: bytes) -> list[RefMove]:
             hints=("push fewer refs at once",),
         )
     moves: dict[str, RefMove] = {}
+    # A ref's name may be any bytes.
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         if not line:
             continue
@@ -101,6 +101,7 @@ def read_moves(data: bytes) -> list[RefMove]:
 
 def is_ledger(ref: str, prefix: str) -> bool:
     """Return whether a ref is among the ledgers, in any GIT_NAMESPACE and letter case."""
+    # On a file system that folds letter case another spelling names the same ref.
     bare = _NAMESPACE.sub("", ref).lower()
     return bare == prefix.lower() or bare.startswith(prefix.lower() + "/")
 
@@ -166,9 +167,9 @@ def read_refs(
             points[name] = target
 
     lines = Pieces(b"\n", take)
-    said = ask(repository, "for-each-ref", _FORM, timeout=SECONDS, on_out=lines.more)
-    if said.code != 0 or said.timed_out or lines.rest:
-        raise Invalid(f"git does not list the repository's refs: {said.err.strip()[:200]}")
+    answer = ask(repository, "for-each-ref", _FORM, timeout=SECONDS, on_out=lines.more)
+    if answer.code != 0 or answer.timed_out or lines.rest:
+        raise Invalid(f"git does not list the repository's refs: {answer.err.strip()[:200]}")
     return ServerRefs(
         ids, points, ask_line(repository, "symbolic-ref", "-q", f"{space}HEAD"), space
     )
@@ -177,10 +178,8 @@ def read_refs(
 def heads_of(
     refs: ServerRefs, layers: Sequence[str], prefixes: Sequence[str], moves: Mapping[str, str]
 ) -> list[tuple[str, str]]:
-    """Some layers with the heads of their ledgers, both before and after ``moves``.
-
-    Either may hold in the end: git may move some refs of a push and not others.
-    """
+    """Some layers with the heads of their ledgers, both before and after ``moves``."""
+    # Either may hold in the end: git may move some refs of a push and not others.
     heads = dict.fromkeys(
         (layer, head)
         for prefix in prefixes
@@ -236,10 +235,10 @@ def repeat_step(
 
 def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     """A commit of a ledger. Raises Illegal if it is not one, or too large."""
-    found = tree.read_commit(objects, version)
-    if found is None:
+    commit = tree.read_commit(objects, version)
+    if commit is None:
         raise Illegal("commit", f"{version} is not a commit of a ledger")
-    return found
+    return commit
 
 
 def step_record(message: str) -> StepRecord:
@@ -262,11 +261,13 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
         files = changed_files(applied.ledger)
     except Invalid as error:
         raise Illegal("record", error.message) from None
+    # In memory: a push that is refused leaves nothing on the server's disk.
     dry_run = NewObjects(objects, len(tree) // 2)
     expected = write_tree(dry_run, base, files, {})
     if expected == tree:
         return
     path, pushed = _difference(dry_run, expected, tree, "")
+    # The operation's own refusal tells more than that its result differs.
     if why := refused(applied):
         raise why
     if path not in files:
@@ -282,24 +283,24 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
 
 
 def _difference(
-    objects: GitObjects, expected: str, found: str | None, folder: str
+    objects: GitObjects, expected: str, actual: str | None, folder: str
 ) -> tuple[str, TreeEntry | None]:
     # The first path that differs, and its pushed entry.
     wanted = {entry.name: entry for entry in read_tree(objects, expected, MAX_TREE)}
     try:
-        entries = [] if found is None else read_tree(objects, found, MAX_TREE)
+        entries = [] if actual is None else read_tree(objects, actual, MAX_TREE)
     except Unreadable as error:
         rule = "too-large" if isinstance(error, TooLarge) else "tree"
         raise Illegal(rule, f"its folder /{folder} {error}") from None
     pushed = {entry.name: entry for entry in entries}
     for name in sorted(wanted.keys() | pushed.keys()):
-        one, other = wanted.get(name), pushed.get(name)
-        if one == other:
+        want, entry = wanted.get(name), pushed.get(name)
+        if want == entry:
             continue
         path = f"{folder}/{name}".lstrip("/")
-        if one is not None and one.mode == FOLDER and (other is None or other.mode == FOLDER):
-            return _difference(objects, one.id, other and other.id, path)
-        return path, other
+        if want is not None and want.mode == FOLDER and (entry is None or entry.mode == FOLDER):
+            return _difference(objects, want.id, entry and entry.id, path)
+        return path, entry
     raise Illegal("tree", f"its folder /{folder} is malformed")
 
 
@@ -342,6 +343,7 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
         steps.insert(0, parents[0])
     if not old:
         raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
+    # Only for the words of the refusal: it is illegal either way.
     if new in (commit.id for commit in islice(tree.walk(objects, old), LOOKED_BACK)):
         raise Illegal("rewind", "a ledger never goes back to an earlier state")
     raise Illegal(
@@ -369,10 +371,8 @@ MEMORY = 512 * 1024 * 1024  # bytes that a hook may ask of the system for itself
 
 @contextlib.contextmanager
 def bounded_memory() -> Iterator[None]:
-    """Have the system refuse this process, and what it starts, memory beyond all that is needed.
-
-    What a push holds may unfold without measure in places where nobody asks for its size first.
-    """
+    """Have the system refuse this process, and what it starts, memory beyond all that is needed."""
+    # What a push holds may unfold without measure in places where nobody asks for its size first.
     try:
         import resource as limits
 
@@ -448,7 +448,8 @@ def receive(
             if not refusals or not blocks:
                 refusals += push.judge_work()
             blocked = bool(refusals) and blocks
-            if blocked or push.is_current():  # the ledgers are still those that it rests on
+            # Judged again where a ledger moved meanwhile: somebody may hold what the push touches.
+            if blocked or push.is_current():
                 return PushVerdict(blocked, tuple(refusals), tuple(push.warnings))
         refusals = [Refusal("", "stale", "the ledgers keep changing while it is judged", (AGAIN,))]
         return PushVerdict(blocks, tuple(refusals), tuple(push.warnings))
@@ -463,11 +464,11 @@ class _Push:
         self,
         repository: Repository,
         settings: ServerSettings,
-        told: Sequence[RefMove],
+        lines: Sequence[RefMove],
         environ: Mapping[str, str],
         now_ms: int,
     ) -> None:
-        self._repository, self._settings, self._told = repository, settings, told
+        self._repository, self._settings, self._lines = repository, settings, lines
         self._environ, self._now = environ, now_ms
         self.warnings: list[str] = []
         self._rests_on: list[str] = []  # the refs of ledgers by which work is judged
@@ -475,7 +476,7 @@ class _Push:
         self._project, self._problem = project_settings(repository)
         # The project may have moved its ledgers since the hook was installed.
         prefixes = list(dict.fromkeys((settings.prefix, self._project.ref_prefix)))
-        self._refs = read_refs(repository, told, prefixes)
+        self._refs = read_refs(repository, lines, prefixes)
         for later in prefixes[1:]:
             if work := self._work_under(later):
                 # Anybody may push a file that moves them: it must not keep others from their work.
@@ -485,8 +486,10 @@ class _Push:
                     "not judged there"
                 )
         self._prefixes = prefixes
-        moves = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in told]
+        # Of the client's lines only the new values count: the old ones are the refs' own.
+        moves = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in lines]
         refs = {x.ref for x in moves if any(is_ledger(x.ref, prefix) for prefix in prefixes)}
+        # Each is judged by itself, and a server judges within bounded time.
         if len(refs) > MAX_LEDGERS:
             most = f"more than {MAX_LEDGERS} ledgers"
             raise Illegal("too-large", f"a push of {most} cannot be judged")
@@ -495,19 +498,19 @@ class _Push:
 
     def _work_under(self, prefix: str) -> str | None:
         # A ref among the ledgers' that is not a ledger.
-        found = [ref for ref in self._refs.ids if is_ledger(ref, prefix)]
-        for ref in found[:MAX_LEDGERS]:
+        refs = [ref for ref in self._refs.ids if is_ledger(ref, prefix)]
+        for ref in refs[:MAX_LEDGERS]:
             if not ask_line(
                 self._repository, "rev-parse", "-q", "--verify", f"{ref}:{HEADER_FILE}"
             ):
                 return ref
-        return found[MAX_LEDGERS] if len(found) > MAX_LEDGERS else None
+        return refs[MAX_LEDGERS] if len(refs) > MAX_LEDGERS else None
 
     def stale(self) -> list[Refusal]:
         """Refuse refs whose old value is not, or no longer, what the client says."""
         return [
             Refusal(x.ref, "stale", "it has changed since this push began", (FETCH,))
-            for x in self._told
+            for x in self._lines
             if x.old != self._refs.now(x.ref)
         ]
 
@@ -524,15 +527,16 @@ class _Push:
 
     def judge_work(self) -> list[Refusal]:
         """Refuse work that others hold."""
+        # Without an identity nobody can tell whose work it is.
         if not self._work or self._settings.identity is None:
-            return []  # without an identity nobody can tell whose work it is
+            return []
         return self._refusals(self._judge_work, "")
 
     def is_current(self) -> bool:
         """Return whether no ledger moved since the work was judged by it."""
         if not self._rests_on:
             return True
-        now = read_refs(self._repository, self._told, list(self._prefixes))
+        now = read_refs(self._repository, self._lines, list(self._prefixes))
         return all(now.now(ref) == self._refs.now(ref) for ref in self._rests_on)
 
     def _judge_work(self) -> Iterator[Refusal]:
@@ -610,6 +614,7 @@ class _Push:
             yield Refusal(move.ref, "settings", line, hints)
 
     def _refusals(self, judge: Callable[[], Iterable[Refusal]], ref: str) -> list[Refusal]:
+        # Any failure refuses: a lock server lets nothing through that it did not understand.
         try:
             return list(judge())
         except Illegal as refused:

@@ -100,9 +100,9 @@ def changes_of(
             left_out.extend([] if counts else [commit])
 
     pieces = Pieces(b"\0", piece)
-    said = ask(repository, *_LOG, *commits, "--", timeout=SECONDS, on_out=pieces.more)
-    if said.code != 0 or said.timed_out or pieces.rest or line:
-        raise refusal(said, "commits cannot be read")
+    answer = ask(repository, *_LOG, *commits, "--", timeout=SECONDS, on_out=pieces.more)
+    if answer.code != 0 or answer.timed_out or pieces.rest or line:
+        raise refusal(answer, "commits cannot be read")
     hand_on()
     return left_out
 
@@ -116,7 +116,7 @@ LEASES_AT_ONCE = 1_000
 MAX_TASKS = 20_000  # changed task files of one push
 TASKS_AT_ONCE = 1_000
 FINDINGS = 1_000  # the search ends at that many
-GROUPS = 100  # of commits that name the same grants; what is beyond proves nothing
+GROUPS = 100  # of commits that name the same grants
 
 
 class _Enough(Exception):
@@ -137,10 +137,7 @@ class WorkGuard:
 
     A commit that no ref has yet counts as the pusher's, whatever it says. One that another branch
     has counts where it lands, for what it changes there, unless its holder made it under the
-    present lease: it names its token, and its date is not from before. Tokens can be guessed, so
-    no fresh commit may name one that was not given yet.
-
-    ``warnings`` name the records that could not be judged.
+    present lease. ``warnings`` name the records that could not be judged.
     """
 
     def __init__(
@@ -155,8 +152,8 @@ class WorkGuard:
         now_ms: int,
     ) -> None:
         self._repository, self._objects = repository, objects
-        each = [one for n, one in enumerate(tasks) if one not in tasks[:n]]
-        self._parsers = [(one, TaskParser(one)) for one in each]
+        each = [x for n, x in enumerate(tasks) if x not in tasks[:n]]
+        self._parsers = [(x, TaskParser(x)) for x in each]
         self._refs = refs
         self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
         self._holders = pusher.holders or ()
@@ -180,6 +177,7 @@ class WorkGuard:
         except Invalid as error:
             raise _unjudged(error.message) from None
         records = [cast(GitRecords, ledger.records) for _, ledger in self._ledgers]
+        # Nobody holds anything, as most of the time: the push costs no more than this.
         if not any(x.entries(top) for x in records for top in LEASE_FOLDERS):
             return []
         again = [move for move in moves if move.old]
@@ -196,12 +194,12 @@ class WorkGuard:
                     commits = self._group.commits[start : start + COMMITS_AT_ONCE]
                     try:
                         merges = changes_of(repository, commits, self._take)
-                        found = (
+                        merged = (
                             history.committed(repository, merges, renames=False) if merges else {}
                         )
                     except Invalid as error:
                         raise _unjudged(error.message) from None
-                    self._take([one for several in found.values() for one in several])
+                    self._take([change for changes in merged.values() for change in changes])
         return list((self._warned | self._blocking).values())
 
     def _new(self, moves: Sequence[RefMove]) -> list[str]:
@@ -211,14 +209,16 @@ class WorkGuard:
         new = history.rev_range(repository, tips, others=["--all"], most=most, strict=True)
         since = self._moment.now.wall_ms - 2 * COMMIT_SKEW
         fresh = [x.id for x in new if x.recorded * MS > since]
+        # Tokens are numbers that anybody can guess: a commit that names a later one now would pass
+        # for the work of whoever gets that lease.
         given = {layer: ledger.header.token for layer, ledger in self._ledgers}
-        for one in self._reader().people(fresh):
-            early = next((x for x in one.named if x.token > given.get(x.layer, x.token)), None)
+        for commit in self._reader().people(fresh):
+            early = next((x for x in commit.named if x.token > given.get(x.layer, x.token)), None)
             if early is not None:
                 raise Illegal(
                     "token",
-                    f"{one.id[:10]} names token {early.token} of {early.resource}, which was not "
-                    "given yet",
+                    f"{commit.id[:10]} names token {early.token} of {early.resource}, which was"
+                    " not given yet",
                     hints=("take that line out of its message: git commit --amend",),
                 )
         return [x.id for x in new]
@@ -238,14 +238,14 @@ class WorkGuard:
         for move in again:
             if move.new and len(commits) + several < most:
                 kept = [move.old, head]
-                found = history.rev_range(repository, [move.new], kept, most=most, strict=True)
-                there = [x.id for x in found if x.id not in commits]
-                if there:
+                lands = history.rev_range(repository, [move.new], kept, most=most, strict=True)
+                known = [x.id for x in lands if x.id not in commits]
+                if known:
                     paths = history.paths_between(repository, move.old, move.new)
-                    landing.append(_Group(there, paths))
-                several += len(there)
-        gone, cut = lost(repository, self._refs, moves, self._holders)
-        commits |= dict.fromkeys(gone)
+                    landing.append(_Group(known, paths))
+                several += len(known)
+        removed, cut = lost(repository, self._refs, moves, self._holders)
+        commits |= dict.fromkeys(removed)
         if cut or len(commits) + several > MAX_COMMITS:
             raise _unjudged(f"more than {MAX_COMMITS} new commits cannot be judged")
         return list(commits), landing
@@ -257,12 +257,13 @@ class WorkGuard:
         reader, layers = self._reader(), {layer for layer, _ in self._ledgers}
         groups: dict[tuple[int, frozenset[Named]], list[str]] = {}
         for number, group in enumerate(landing):
-            for one in reader.people(group.commits):
-                named = (x for x in one.named if x.layer in layers)
-                grants = frozenset(x for x in named if self._is_since(x, one))
+            for commit in reader.people(group.commits):
+                named = (x for x in commit.named if x.layer in layers)
+                grants = frozenset(x for x in named if self._is_since(x, commit))
+                # What is beyond proves nothing: git is asked for each group.
                 if len(groups) >= GROUPS and (number, grants) not in groups:
                     grants = frozenset()
-                groups.setdefault((number, grants), []).append(one.id)
+                groups.setdefault((number, grants), []).append(commit.id)
         return [_Group(ids, landing[n].paths, grants) for (n, grants), ids in groups.items()]
 
     def _is_since(self, named: Named, commit: CommitFacts) -> bool:
@@ -283,9 +284,9 @@ class WorkGuard:
 
     def _take(self, changed: Sequence[Changed]) -> None:
         some = self._touched(changed)
-        own = partial(names_grant, self._group.grants, None)
+        made_under = partial(names_grant, self._group.grants, None)
         for layer, ledger in self._ledgers:
-            leases = (x for x in self._leases(ledger, some) if not own(x, layer))
+            leases = (x for x in self._leases(ledger, some) if not made_under(x, layer))
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 for finding in self._view(ledger).judge(some, chunk):
                     blocks = finding.severity is Severity.BLOCK
@@ -303,8 +304,8 @@ class WorkGuard:
         for start in range(0, len(changed), TASKS_AT_ONCE):
             some = changed[start : start + TASKS_AT_ONCE]
             for parsed in self._parsers:
-                named += (found := self._tasks_of(some, *parsed))
-                self._tasks += len(found)
+                named += (files := self._tasks_of(some, *parsed))
+                self._tasks += len(files)
             if self._tasks > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
         paths = self._group.paths
@@ -335,24 +336,27 @@ class WorkGuard:
         )
         names = []
         for tasks in (before, after):
-            found = self._tasks_of(every, tasks, TaskParser(tasks))
-            if len(found) > MAX_TASKS:
+            files = self._tasks_of(every, tasks, TaskParser(tasks))
+            if len(files) > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
-            done = {(x.path, x.after.resource.key) for x in found if x.after and x.after.is_done}
-            each = {(x.path, name) for x in found for name in x.names}
+            done = {(x.path, x.after.resource.key) for x in files if x.after and x.after.is_done}
+            each = {(x.path, name) for x in files for name in x.names}
+            # Other words for statuses may make an open task a done one, which nobody guards.
             names.append((each, each - done))
         lost = {name for was, now in zip(*names, strict=True) for _, name in was - now}
         return [x for x in self.others() if x.resource.key in lost]
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
-        for found in cast(GitRecords, ledger.records).below("paths"):
-            if isinstance(found, Damage):
-                self.warnings[f"{found.shown} cannot be read: what it covers is not guarded"] = None
-            elif self._theirs(found):
-                yield found
-        for name in dict.fromkeys(name for one in some for name in one.tasks):
+        for record in cast(GitRecords, ledger.records).below("paths"):
+            if isinstance(record, Damage):
+                warning = f"{record.shown} cannot be read: what it covers is not guarded"
+                self.warnings[warning] = None
+            elif self._theirs(record):
+                yield record
+        for name in dict.fromkeys(name for x in some for name in x.tasks):
             try:
                 resource = parse_resource(name)
+                # Those that cover paths were given above, among all that do.
                 leases = [] if resource.is_path else ledger.leases_of(resource)
             except GitleaseError as damage:
                 self.warnings[damage.message] = None
@@ -381,10 +385,8 @@ def lost(
 
     Those are the commits that none of the server's refs has any more; of the branch that HEAD names
     also those that another ref has: they had landed; of other branches only those of others: the
-    pusher may take back their own. git may move some refs of a push and refuse others: a moved ref
-    keeps only commits that it has both before and after.
-
-    ``pusher`` are the pusher's addresses. Raises Invalid if git does not answer.
+    pusher may take back their own. ``pusher`` are the pusher's addresses. Raises Invalid if git
+    does not answer.
     """
     moved, landed = set[str](), list[tuple[str, str]]()
     dropped, old, kept = list[str](), list[str](), set[str]()
@@ -393,11 +395,15 @@ def lost(
             continue
         name = refs.moved(move.ref)
         moved.add(name)
-        if move.new:  # none: histories that have nothing in common, or no histories
-            said = ask(repository, "merge-base", "--all", move.old, move.new)
-            if said.timed_out:
+        if move.new:
+            # git may move some refs of a push and refuse others: a moved ref keeps only commits
+            # that it has both before and after.
+            answer = ask(repository, "merge-base", "--all", move.old, move.new)
+            if answer.timed_out:
                 raise Invalid("what is pushed cannot be listed")
-            kept |= set(said.out.decode("ascii", "replace").split() if said.code == 0 else ())
+            # Another code: histories that have nothing in common, or no histories.
+            bases = answer.out.decode("ascii", "replace").split()
+            kept |= set(bases if answer.code == 0 else ())
         if move.new and name == refs.main:
             landed.append((move.old, move.new))
         elif move.old not in kept:

@@ -120,12 +120,12 @@ OUTSIDE = {
         "            self._kept.get(one.hold.grant.lease_id)\n",
     ),
     "the client's word for what every ref is believed": (
-        "        self._refs = read_refs(repository, told, prefixes)\n",
+        "        self._refs = read_refs(repository, lines, prefixes)\n",
         (
-            "        self._refs = read_refs(repository, told, prefixes)\n"
+            "        self._refs = read_refs(repository, lines, prefixes)\n"
             "        self._refs = type(self._refs)(\n"
             "            {**self._refs.ids, **{self._refs.space + x.ref: x.old for "
-            "x in told}},\n"
+            "x in lines}},\n"
             "            self._refs.points,\n"
             "            self._refs.main,\n"
             "            self._refs.space,\n"

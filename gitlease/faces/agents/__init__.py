@@ -1,7 +1,4 @@
-"""The hooks of coding agents: an event in, a decision out.
-
-Each host has a module that parses its events and formats the answers; ``handling`` is shared.
-"""
+"""The hooks of coding agents: an event in, a decision out."""
 
 from gitlease import exports
 

@@ -32,7 +32,8 @@ class Blocked:
 
 
 def one_line(text: str, limit: int = LONGEST_LINE) -> str:
-    """Make other people's text printable, short and one line, so that it cannot pass for ours."""
+    """Make other people's text printable, short and one line."""
+    # So it cannot pass for ours: an agent takes a line of its own for an instruction.
     line = clean(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -47,9 +48,9 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
     return " ".join(["gitlease", *words, *(shlex.quote(option) for option in options)])
 
 
-def denial(found: Sequence[Blocked], now: datetime, context: wiring.AgentContext) -> str:
+def denial(blocked: Sequence[Blocked], now: datetime, context: wiring.AgentContext) -> str:
     """Return why an edit is denied, and what to do meanwhile."""
-    view, options = found[0].view, context.options
+    view, options = blocked[0].view, context.options
     scope = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
     layer = layer_words(view.layer, context.workspace.layer)
     # A lease without an edge may have a name that is not a task.
@@ -57,17 +58,19 @@ def denial(found: Sequence[Blocked], now: datetime, context: wiring.AgentContext
     words = ("claim", word(view.resource), "--wait", WAIT, *scope, *layer, *named)
     wait = typed(*words, options=options)
     free = typed("next", options=options)
-    return f"{held_lines(found, now)}\nto find free work: {free}; to wait until it is free: {wait}"
+    return (
+        f"{held_lines(blocked, now)}\nto find free work: {free}; to wait until it is free: {wait}"
+    )
 
 
-def held_lines(found: Sequence[Blocked], now: datetime) -> str:
+def held_lines(blocked: Sequence[Blocked], now: datetime) -> str:
     """Return a line with the holder of each path."""
     lines = [
-        f"{one_line(one.path, LONGEST_PATH)} "
-        + one_line(sentences.held(one.path, one.view, now), 2 * LONGEST_LINE)
-        for one in found[:LISTED]
+        f"{one_line(x.path, LONGEST_PATH)} "
+        + one_line(sentences.held(x.path, x.view, now), 2 * LONGEST_LINE)
+        for x in blocked[:LISTED]
     ]
-    return "\n".join(lines + ([f"and {len(found) - LISTED} more"] if found[LISTED:] else []))
+    return "\n".join(lines + ([f"and {len(blocked) - LISTED} more"] if blocked[LISTED:] else []))
 
 
 def introduction(
@@ -89,12 +92,12 @@ def introduction(
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
-    own, elsewhere = task_text.by_session(reading, context.family)
-    head += [_carried_line(c, context, now) for c in own[:HELD]] or ["you carry nothing"]
+    carried, elsewhere = task_text.by_session(reading, context.family)
+    head += [_carried_line(c, context, now) for c in carried[:HELD]] or ["you carry nothing"]
     for view in elsewhere[:HELD]:
         layer = _layer(view, workspace.layer)
         head.append(one_line(f"{view.resource}{layer}: {task_text.held_elsewhere(view, now)}"))
-    if more := len(own[HELD:]) + len(elsewhere[HELD:]):
+    if more := len(carried[HELD:]) + len(elsewhere[HELD:]):
         head.append(f"and {more} more of yours: {typed('brief')}")
     head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
     if more := len(reading.taken[LISTED:]):
@@ -115,6 +118,7 @@ def introduction(
             "you may also edit what your parent session holds"
         )
     heading = "held by others:" if reading.others else "others hold nothing"
+    # What the agent itself carries is never cut for what others hold.
     room = LONGEST_CONTEXT - sum(len(x) + 1 for x in (*head, *tail, heading)) - 60
     lines: list[str] = []
     for view in reading.others:
@@ -149,10 +153,10 @@ def shared_tree(
     ``stash``: it is refused for the list of stashes, which the work trees of a clone share.
     """
     others = []
-    for one in shared.others[:LISTED]:
-        run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
-        since = sentences.clock_time(moment_of(one.since * MS), now)
-        others.append(f"{one.holder} ({run}, since {since})")
+    for other in shared.others[:LISTED]:
+        run = " ".join([f"session {other.session}"] * bool(other.session) + [f"on {other.host}"])
+        since = sentences.clock_time(moment_of(other.since * MS), now)
+        others.append(f"{other.holder} ({run}, since {since})")
     if len(shared.others) > LISTED:
         others.append(f"{len(shared.others) - LISTED} more")
     if stash:

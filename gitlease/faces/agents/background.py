@@ -40,8 +40,10 @@ def in_background(command: str, sessions: Sequence[str]) -> int:
 def look(opener: Opener, directory: str = ".") -> None:
     """Fetch the ledgers in use. A clone without a trace of gitlease only asks for one first."""
     if has_ledger(directory):
+        # A session may hold leases in several layers; each has a ledger of its own.
         for space in opener(directory).in_use:
-            with contextlib.suppress(GitleaseError):  # the other layers may answer
+            # The other layers may answer.
+            with contextlib.suppress(GitleaseError):
                 space.ledger.store.fetch(space.ledger.layer)
 
 
@@ -70,7 +72,8 @@ def release(sessions: Sequence[str], opener: Opener, *, goes_on: bool = False) -
         ledgers = [space.ledger for space in workspace.in_use]
         spared = left_to_servers(workspace, session, goes_on=goes_on)
         end_session(ledgers, below=True, known=True, spared=spared)
-        if spared:  # by servers that may be about to end
+        # By servers that may be about to end with their conversation.
+        if spared:
             spared = left_to_servers(workspace, session, goes_on=goes_on, patience=PATIENCE)
             end_session(ledgers, below=True, known=True, spared=spared)
         workspace.guard.refresh()

@@ -78,12 +78,12 @@ def parse(data: bytes) -> Mapping[str, Any]:
     if len(data) > MAX_BYTES:
         raise Invalid(f"the event is larger than {MAX_BYTES // 1024 // 1024} MiB")
     try:
-        found = json.loads(data)
+        event = json.loads(data)
     except (ValueError, RecursionError):
         raise Invalid("the event is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(event, dict):
         raise Invalid("the event is not a JSON object")
-    return found
+    return event
 
 
 def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
@@ -92,6 +92,7 @@ def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     agent = next(borrowers, agent)
     paths, more = edited(data, agent.paths) if kind is EventKind.BEFORE_EDIT else ((), False)
     shell, folder = kind is EventKind.BEFORE_SHELL, ""
+    # Where a shell is told a folder of its own, the command works there.
     if shell and agent.flat:
         folder = text(tool_input(data), "working_directory", "cwd")
     return AgentEvent(
@@ -108,14 +109,14 @@ def read(agent: Agent, kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
 
 
 def _is_of(borrower: Agent, agent: Agent, data: Mapping[str, Any]) -> bool:
-    """Return whether an event is of an agent that runs the hooks of another one."""
+    # Some agents run the hooks in another one's file, and send their own fields.
     has_own, has_others = (not data.keys().isdisjoint(x.session) for x in (borrower, agent))
     return borrower.mark in data or (has_own and not has_others)
 
 
 def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
-    found = data.get("workspace_roots")
-    listed: list[object] = found[:100] if isinstance(found, list) else []
+    value = data.get("workspace_roots")
+    listed: list[object] = value[:100] if isinstance(value, list) else []
     roots = [r for r in listed if isinstance(r, str) and r and len(r) <= MAX_WORD]
     for root in roots:
         if any(path.startswith(os.path.join(root, "")) for path in paths):
@@ -124,21 +125,21 @@ def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
 
 
 def answer(agent: Agent, kind: EventKind, reply: Reply) -> dict[str, Any]:
-    """Return the JSON for standard output, or an empty dict.
-
-    It never says "allow" of itself, which would skip the host's own question to its user; Cursor's
-    form has no other way to tell something before a tool.
-    """
-    asks, said = kind.asks and not reply.deny, _all_of(reply)
+    """Return the JSON for standard output, or an empty dict."""
+    # Each line for the person and for the model once.
+    parts = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
+    asks, message = kind.asks and not reply.deny, "\n".join(dict.fromkeys(filter(None, parts)))
     if agent.flat:
         if kind.asks and reply.deny:
             first = reply.deny.partition("\n")[0]
             return {"permission": "deny", "user_message": first, "agent_message": reply.deny}
-        if asks and said:
-            return {"permission": "allow", "user_message": said, "agent_message": said}
+        # Never "allow" of itself, which would skip the host's own question to its user; but this
+        # form has no other way to tell something before a tool.
+        if asks and message:
+            return {"permission": "allow", "user_message": message, "agent_message": message}
         return {"additional_context": reply.context} if reply.context and not asks else {}
     if agent.only_denies and asks and reply.context:
-        reply = Reply(notice=said)
+        reply = Reply(notice=message)
     inner: dict[str, Any] = {}
     if reply.deny:
         inner = {"permissionDecision": "deny", "permissionDecisionReason": reply.deny}
@@ -147,12 +148,6 @@ def answer(agent: Agent, kind: EventKind, reply: Reply) -> dict[str, Any]:
     if inner:
         inner = {"hookSpecificOutput": {"hookEventName": agent.event_name(kind.value), **inner}}
     return inner | ({"systemMessage": reply.notice} if reply.notice else {})
-
-
-def _all_of(reply: Reply) -> str:
-    """Join the lines for the person and for the model, each line once."""
-    lines = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
-    return "\n".join(dict.fromkeys(line for line in lines if line))
 
 
 def text(data: Mapping[str, Any], *names: str) -> str:
@@ -169,14 +164,16 @@ def _is_usable(value: str) -> bool:
         return False
     try:
         os.fsencode(value)
-    except UnicodeEncodeError:  # a lone surrogate
+    except UnicodeEncodeError:
+        # A lone surrogate, which JSON can hold and no path can.
         return False
     return True
 
 
 def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the tool's arguments; some hosts encode them as JSON in a text."""
+    """Return the tool's arguments."""
     value = data.get("tool_input")
+    # Some hosts encode them as JSON in a text, or send a bare patch.
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -196,14 +193,15 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     words = tool_input(data)
     named = [word for name in names if (word := text(words, name))]
     tool = text(data, "tool_name")
+    # Nobody knows all tools of all servers: their names tell which of them edit.
     if tool.startswith(MCP) and re.match(MCP_EDITS, tool):
         named += _named_by(words)
-    found: dict[str, None] = dict.fromkeys(named)
+    files: dict[str, None] = dict.fromkeys(named)
     for value in (words.get(name) for name in ("command", "patch", "input")):
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, str) and "*** " in part:
-                found |= dict.fromkeys(patched(part))
-    return tuple(found)[:MAX_PATHS], len(found) > MAX_PATHS
+                files |= dict.fromkeys(patched(part))
+    return tuple(files)[:MAX_PATHS], len(files) > MAX_PATHS
 
 
 def _named_by(value: object, *, is_file: bool = False, depth: int = 0) -> Iterator[str]:

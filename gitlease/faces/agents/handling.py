@@ -35,8 +35,8 @@ from gitlease.guard.notes import (
     find_common_dir,
     find_git_dir,
     find_work_tree,
+    has_messages,
     has_traces,
-    is_anything_left,
     is_asking,
     is_due,
     postpone_check,
@@ -63,13 +63,11 @@ MAX_MESSAGES = 5  # at one event
 
 
 def is_event(argv: Sequence[str]) -> bool:
-    """Return whether the words after ``agent`` are an event, not a person's command.
-
-    An unknown word with a hyphen counts as an event of another version, unless typed at a terminal:
-    hosts would take a usage error for a refusal.
-    """
+    """Return whether the words after ``agent`` are an event, not a person's command."""
     if len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
         return False
+    # An unknown word with a hyphen counts as an event of another version, unless typed at a
+    # terminal: hosts would take a usage error (2) for a refusal.
     return _is_known(argv) or ("-" in argv[1] and not _is_typed())
 
 
@@ -101,12 +99,14 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
         if aside and sys.stderr is not None:
             print(f"gitlease: {aside}", file=sys.stderr)
     except (OSError, ValueError):
-        pass  # the host has left
+        # The host has left.
+        pass
     return 0
 
 
 def _read(stdin: BinaryIO | None) -> bytes | None:
-    if stdin is None and sys.stdin is None:  # closed
+    # A host may close standard input.
+    if stdin is None and sys.stdin is None:
         return None
     try:
         return (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
@@ -138,7 +138,8 @@ def handle(
         notice, document = reply.notice, answer(agent, kind, reply)
     except NotARepository:
         pass
-    except Exception as error:  # an edit must not depend on our errors
+    except Exception as error:
+        # Never block an edit because of our own bug.
         notice = _fault(kind, error)
         document = answer(agent, kind, Reply(notice=notice))
     return document if document or agent.flat else None, notice
@@ -185,15 +186,12 @@ def _reply(event: AgentEvent, system: _System, *, keep: bool) -> Reply:
     else:
         reply = _start(event, system.opener)
     if event.kind.asks or event.kind is EventKind.AFTER_TOOL:
-        _look_again(event, system)
+        # After the answer, and for the next event: no tool waits for a remote, and what others did
+        # in the last minute is known all the same.
+        private = used_clone(event.cwd or ".")
+        if private is not None and is_due(private, LOOK, every=LOOK_INTERVAL, now=system.now()):
+            system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
     return reply
-
-
-def _look_again(event: AgentEvent, system: _System) -> None:
-    """Have the ledger fetched for the next event, so that it knows what others did meanwhile."""
-    private = used_clone(event.cwd or ".")
-    if private is not None and is_due(private, LOOK, every=LOOK_INTERVAL, now=system.now()):
-        system.start(["agent", event.by, LOOK], cwd=event.cwd or ".")
 
 
 def _before_edit(event: AgentEvent, system: _System) -> Reply:
@@ -202,6 +200,7 @@ def _before_edit(event: AgentEvent, system: _System) -> Reply:
         here = replace(event, cwd=start)
         try:
             context = context_of(here, system.opener)
+            # In a fresh clone others may hold the file, and nothing is known of them yet.
             if context is None and await_ledger(here, system.start, system.now()):
                 context = context_of(here, system.opener)
         except NotARepository:
@@ -220,13 +219,14 @@ def _before_edit(event: AgentEvent, system: _System) -> Reply:
 
 def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
     here = event.cwd or "."
-    own = find_work_tree(os.path.join(here, "x"))
-    found: dict[str, list[str]] = {}
-    for path in event.paths:  # an agent may edit other work trees, too
+    work_tree = find_work_tree(os.path.join(here, "x"))
+    paths: dict[str, list[str]] = {}
+    # An agent may edit other work trees, too: each has a ledger and a guard of its own.
+    for path in event.paths:
         root = find_work_tree(os.path.join(here, path))
-        start = here if root is None or root == own else root
-        found.setdefault(start, []).append(path)
-    return dict(list(found.items())[:MAX_WORK_TREES])
+        start = here if root is None or root == work_tree else root
+        paths.setdefault(start, []).append(path)
+    return dict(list(paths.items())[:MAX_WORK_TREES])
 
 
 def _judged(context: wiring.AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
@@ -259,13 +259,15 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     if context is None:
         return Reply()
     workspace = context.workspace
-    fresh = workspace.guard.fetch_all()  # within its own limit of time
+    # Within its own limit of time.
+    fresh = workspace.guard.fetch_all()
     landed: tuple[str, ...] = ()
     if event.kind is EventKind.SESSION_START and not fresh.offline:
         landed = wiring.end_at_start(workspace)
     reading = workspace.queue.known_brief()
     warnings = (
-        *([fresh.offline] if fresh.offline else []),  # first, because it affects the rest
+        # First, because it affects the rest.
+        *([fresh.offline] if fresh.offline else []),
         *wiring.dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),
@@ -273,8 +275,9 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     )
     if reading is None:
         return Reply(notice="\n".join(warnings[:2]))
-    own = [lease.lease_id for _, lease in workspace.guard.renewable() if lease.session is None]
-    workspace.carried.add(own)
+    # Bound to no session, they would lapse while this one works: it is told of them.
+    unbound = [x.lease_id for _, x in workspace.guard.renewable() if x.session is None]
+    workspace.carried.add(unbound)
     text = agents.introduction(
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=warnings
     )
@@ -288,7 +291,7 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
         return Reply()
     name = f"{event.by} {event.session_id} {event.agent_id}"
     due = check_is_due(private, name, now=system.now())
-    context = context_of(event, system.opener) if due or is_anything_left(private) else None
+    context = context_of(event, system.opener) if due or has_messages(private) else None
     if context is None:
         return Reply()
     messages = list(context.workspace.inbox.take())
@@ -306,16 +309,20 @@ def _beat(event: AgentEvent, context: wiring.AgentContext, system: _System) -> f
     if service.due(renewable) and context.family:
         words = ["agent", event.by, RENEW, *sorted(context.family)]
         system.start(words, cwd=event.cwd or ".")
+        # The heartbeat tells nobody whether it changed anything: the next event looks again soon.
         return now + guard.retry_interval(lease for _, lease in renewable)
     return min((now + CHECK_INTERVAL, *(guard.renew_at(lease) / MS for _, lease in renewable)))
 
 
 def _end(event: AgentEvent, system: _System) -> None:
+    # Without its id the end of a sub-agent would end the leases of its session.
     if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
     context = context_of(event, system.opener)
     if context is not None and context.session:
         words = ["agent", event.by, RELEASE, context.session]
+        # After /clear the host goes on with a new number: the session waits for whoever continues
+        # it.
         if event.kind is EventKind.SESSION_END and event.reason in CONTINUING:
             number = wiring.end_conversation(context, event.by, event.session_id, now=system.now())
             words = ["agent", event.by, END_LATER, context.session, number]
@@ -359,25 +366,22 @@ def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> b
 
 
 def _touched(workspace: wiring.Workspace, cwd: str, paths: Iterable[str]) -> list[guard.Touched]:
-    """Return the files inside the repository, each with the tasks defined in it.
-
-    Symbolic links in a path are resolved; a path that is itself a link counts as the link and as
-    its target. Files outside the repository are ignored.
-    """
+    """Return the files inside the repository, each with the tasks defined in it."""
     top = workspace.repository.toplevel
     if top is None:
         return []
     root = os.path.realpath(top)
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     for path in paths:
-        found |= dict.fromkeys(_inside(root, cwd, path))
-    tasks = _tasks(workspace, found)
-    return [guard.Touched(path, tasks.get(path, frozenset())) for path in found]
+        files |= dict.fromkeys(_inside(root, cwd, path))
+    tasks = _tasks(workspace, files)
+    return [guard.Touched(path, tasks.get(path, frozenset())) for path in files]
 
 
 def _inside(root: str, cwd: str, path: str) -> list[str]:
     path = os.path.join(cwd or root, path)
     folder, name = os.path.split(os.path.normpath(path))
+    # A path that is itself a link counts as the link and as its target: an edit may change either.
     places = (os.path.join(os.path.realpath(folder), name), os.path.realpath(path))
     start = os.path.join(root, "")
     inside = [p.removeprefix(start) for p in places if p.startswith(start)]
@@ -387,26 +391,30 @@ def _inside(root: str, cwd: str, path: str) -> list[str]:
 def _tasks(workspace: wiring.Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
     endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
     wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
-    found: dict[str, frozenset[str]] = {}
+    names: dict[str, frozenset[str]] = {}
+    # Most edits are of no task file, and must not read all of those there are.
     if not wanted:
-        return found
+        return names
     known = workspace.ledger.edges.files.read()
     for task in known.tasks:
         if task.file in wanted:
-            found[task.file] = frozenset((core.fold(task.resource.text),))
+            names[task.file] = frozenset((core.fold(task.resource.text),))
     for problem in known.problems:
         if problem.file in wanted:
-            found[problem.file] = problem.keys
-    return found
+            names[problem.file] = problem.keys
+    return names
 
 
 def _split(
     context: wiring.AgentContext, guarded: guard.GuardReport
 ) -> tuple[list[agents.Blocked], list[agents.Blocked]]:
     """Return the blocking and the other findings, without leases of the agent's own family."""
-    found, family = guarded.findings, {None, *context.family}
-    actor = context.workspace.identity.actor
-    findings = [f for f in found if not (f.lease.same_holder(actor) and f.lease.session in family)]
+    actor, family = context.workspace.identity.actor, {None, *context.family}
+    findings = [
+        x
+        for x in guarded.findings
+        if not (x.lease.same_holder(actor) and x.lease.session in family)
+    ]
     mode = context.workspace.settings.guard_mode
     blocks = [f for f in findings if f.severity is guard.Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
@@ -434,21 +442,19 @@ def context_of(event: AgentEvent, opener: Opener) -> wiring.AgentContext | None:
 
 
 def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
-    """The event of an end, in the clones that it concerns.
-
-    If its own folder is gone, as with a removed work tree, that is the host's project, else the
-    clones in which the session was seen.
-    """
+    """The event of an end, in the clones that it concerns."""
     here = event.cwd or "."
     places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
+    # If its own folder is gone, as with a removed work tree, that is the host's project, else the
+    # clones in which the session was seen.
     if not places:
         places = [
             x for x in wiring.projects() if os.path.isdir(x) and find_common_dir(x) is not None
         ][:1]
         # Of a clone's main work tree, or of one without.
         known = (x.removesuffix(f"{os.sep}.git") for x in guard.clones_of(_key(event)))
-        found = {find_common_dir(x) for x in places}
-        places += [x for x in known if find_common_dir(x) not in found]
+        commons = {find_common_dir(x) for x in places}
+        places += [x for x in known if find_common_dir(x) not in commons]
     if event.kind is EventKind.SESSION_END:
         guard.forget_clones(_key(event))
     return [replace(event, cwd=place) for place in places]
@@ -466,7 +472,8 @@ def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
     if event.kind is EventKind.SESSION_END:
         guard.presence.leave(common, _key(event))
         return
-    fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
+    # A resumed session has a new process: its note is written anew.
+    fresh = event.kind is EventKind.SESSION_START
     if not fresh and not notes.has_traces(common):
         return
     if not fresh and guard.presence.touch(git_dir, _key(event), now=now):
@@ -486,44 +493,42 @@ def begin_session(event: AgentEvent, now: float) -> None:
 
 
 def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
-    """Refuse a command that discards the work of other sessions in the same work tree.
-
-    Opens the repository only if another session is recorded.
-    """
-    own_place = os.path.abspath(event.cwd or ".")
-    for found in guard.discards.discards(event.command, own_place):
-        if found.deletes:
-            folders = guard.work_trees_below(found.folder, own_place)
-        elif found.git_dir:
-            folders = [guard.root_of(os.path.realpath(found.folder))]
-        elif found.removes:
-            folders = [guard.work_tree_named(found.folder, found.removes)]
+    """Refuse a command that discards the work of other sessions in the same work tree."""
+    here = os.path.abspath(event.cwd or ".")
+    for discard in guard.discards.discards(event.command, here):
+        if discard.deletes:
+            folders = guard.work_trees_below(discard.folder, here)
+        elif discard.git_dir:
+            folders = [guard.root_of(os.path.realpath(discard.folder))]
+        elif discard.removes:
+            folders = [guard.work_tree_named(discard.folder, discard.removes)]
         else:
-            folders = [found.folder]
+            folders = [discard.folder]
         for folder in folders:
-            reply = _discarding(event, found, folder, opener, now)
+            reply = _discarding(event, discard, folder, opener, now)
             if reply is not None:
                 return reply
     return Reply()
 
 
 def _discarding(
-    event: AgentEvent, found: guard.Discard, folder: str, opener: Opener, now: float
+    event: AgentEvent, discard: guard.Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
     if git_dir is None:
         return None
-    git_dirs = guard.git_dirs_of(common_dir_of(git_dir)) if found.stash else [git_dir]
+    git_dirs = guard.git_dirs_of(common_dir_of(git_dir)) if discard.stash else [git_dir]
+    # Before the repository is opened, which takes most of the time: usually nobody else is there.
     if guard.is_alone(git_dirs, _key(event)):
         return None
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
-    if found.settings and not context.has_set(found.settings):
+    if discard.settings and not context.has_set(discard.settings):
         return None
-
-    if git_dir != find_git_dir(event.cwd or "."):  # its name is not the caller's
+    # A name that another work tree gives its sessions is not the caller's.
+    if git_dir != find_git_dir(event.cwd or "."):
         family = frozenset(x for x in context.family if not x.startswith(guard.BY_PLACE))
         context = replace(context, family=family)
     others = guard.shared_with(
@@ -531,12 +536,12 @@ def _discarding(
         context.family,
         now=now,
         key=_key(event),
-        in_clone=found.stash,
+        in_clone=discard.stash,
     )
     if others is None:
         return None
-    moment, words = moment_of(int(now * MS)), agents.one_line(found.words)
-    lines = agents.shared_tree(words, others, moment, stash=found.stash)
+    moment, words = moment_of(int(now * MS)), agents.one_line(discard.words)
+    lines = agents.shared_tree(words, others, moment, stash=discard.stash)
     text = "\n".join(lines)
     return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
 

@@ -1,7 +1,4 @@
-"""The live board on a terminal, drawn each second from this clone's state: picture, keys, signals.
-
-A thread keeps that state current, contacting the remote as rarely as `watch` does.
-"""
+"""The live board on a terminal, drawn each second from this clone's state."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ HOME = f"\x1b[H{CLEAR}"
 
 
 class RemoteWatch:
-    """Keeps this clone's state current, until it is stopped.
+    """Keeps this clone's state current in a thread, until it is stopped.
 
     ``head`` is the first state read, ``error`` a permanent failure.
     """
@@ -108,7 +105,7 @@ class LiveBoard:
         self._ledger, self._console = workspace.ledger, console
         self._workspace, self._follow = workspace, follow
         self._screen = BoardScreen(self._open)
-        self._look: LedgerView | None = None
+        self._view: LedgerView | None = None
         self._made: tuple[Instant, str, str] | None = None
 
     def run(self) -> int | None:
@@ -132,6 +129,7 @@ class LiveBoard:
             terminal.draw(self._picture(watch), self._console.encoding)
             for key in terminal.keys(TICK):
                 self._screen.press(key)
+            # Only between two pictures: the shell gets its screen back as it was.
             if terminal.stopped:
                 terminal.give_back()
                 stop_like(signal.SIGTSTP)
@@ -142,20 +140,21 @@ class LiveBoard:
         return terminal.ended
 
     def _refresh(self, watch: RemoteWatch | None) -> None:
-        # Only if something may have changed.
+        # Only if something may have changed: a picture a second must cost nearly nothing.
         now, mark = self._ledger.clock.now(), self._ledger.store.mark(self._ledger.layer)
         trouble, board, made = watch.trouble if watch else "", self._screen.board, self._made
         if made and made[1:] == (mark, trouble) and board and not board.is_due(made[0], now):
             return
-        look = self._ledger.known_look()
-        if look is None and watch is not None and watch.head is not None:
-            look = LedgerView(watch.head, self._ledger.moment(watch.head), ())
-        if look is None and watch is None:
-            look = self._ledger.look(cached=True)  # raises that nothing is cached
-        self._look = look
-        if look is not None:
+        view = self._ledger.known_look()
+        if view is None and watch is not None and watch.head is not None:
+            view = LedgerView(watch.head, self._ledger.moment(watch.head), ())
+        if view is None and watch is None:
+            # Raises that nothing is cached.
+            view = self._ledger.look(cached=True)
+        self._view = view
+        if view is not None:
             self._made = now, mark, trouble
-            self._screen.show(make_board(self._ledger, look, trouble=trouble))
+            self._screen.show(make_board(self._ledger, view, trouble=trouble))
 
     def _picture(self, watch: RemoteWatch | None) -> str:
         from rich.console import Group
@@ -164,7 +163,7 @@ class LiveBoard:
         state = "from what this clone knows"
         if watch is not None:
             state = "live" if watch.head is not None else "asking the remote"
-            if self._look is None:
+            if self._view is None:
                 state = watch.trouble or state
         width, height = self._console.size
         now = self._ledger.clock.now().wall_ms
@@ -174,10 +173,10 @@ class LiveBoard:
         return HOME + picture.get().replace("\n", f"\n{CLEAR}")
 
     def _open(self, resource: Resource) -> OpenedResource:
-        look, board = self._look, self._screen.board
-        if look is None or board is None:
+        view, board = self._view, self._screen.board
+        if view is None or board is None:
             raise AssertionError("a resource is opened on a board")
-        return open_resource(self._ledger, look, board, resource)
+        return open_resource(self._ledger, view, board, resource)
 
 
 ROOMY = 20  # lines from which on news have a place of their own, and the head is complete
@@ -263,15 +262,15 @@ class BoardScreen:
         return self._selected if self._selected in keys else "".join(keys[:1])
 
     def _window(self, parts: Sequence[BoardPart], key: str, room: int, width: int) -> list[Text]:
-        # The lines that fit, including the selected row; only visible parts are drawn. If some do
-        # not fit, the last line counts their rows.
+        # The lines that fit, including the selected row; only visible parts are drawn: there may be
+        # very many. If some do not fit, the last line counts their rows.
         drawn = cache(lambda at: [*parts[at].draw()])
         whole = len(parts) <= room and sum(len(drawn(at)) for at in range(len(parts))) <= room
         room = room if whole or room < 3 else room - 1
 
         def first_before(end: int) -> int:
-            at, left = end, room
-            while at > 0 and (left := left - len(drawn(at - 1))) >= 0:
+            at, free = end, room
+            while at > 0 and (free := free - len(drawn(at - 1))) >= 0:
                 at -= 1
             return at
 
@@ -279,6 +278,7 @@ class BoardScreen:
         chosen = next((at for at in rows if parts[at].key == key), 0)
         end = len(parts) if chosen == rows[-1] else chosen + 1
         top = 0 if chosen == rows[0] else min(self._top, first_before(len(parts)))
+        # The selection moves within the picture; that moves only where it would leave it.
         self._top = min(chosen, max(top, first_before(end)))
         lines: list[Text] = []
         hidden = sum(at < self._top for at in rows)
@@ -385,6 +385,7 @@ class KeyTerminal:
         self._woken, self._wake = os.pipe()
         for end in (self._woken, self._wake):
             os.set_blocking(end, False)
+        # A signal may come just before select: the byte in the pipe ends that at once.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in HEARD:
             self._before[number] = signal.signal(number, self._heard)
@@ -405,14 +406,12 @@ class KeyTerminal:
         os.close(self._wake)
 
     def take(self) -> None:
-        """Take over keys (Ctrl-S included) and screen; in the background, wait for the foreground.
-
-        It does not let SIGTTOU stop it there: a signal just delivered to another thread would not
-        be handled any more.
-        """
+        """Take over keys (also Ctrl-S) and screen; in the background wait for the foreground."""
         self._taken = False
         while self.ended is None and not self._taken:
             if self._is_in_background():
+                # SIGTTOU must not stop it here: a signal just delivered to another thread would not
+                # be handled any more.
                 self._sleep([], BACKGROUND)
                 continue
             try:
@@ -420,7 +419,8 @@ class KeyTerminal:
                 termios.tcsetattr(self._handle, termios.TCSANOW, _typed_modes(usual))
                 self._modes, self._taken = usual, True
             except termios.error as error:
-                if error.args[0] != errno.EINTR:  # it is gone; else it was stopped meanwhile
+                # The terminal is gone; with EINTR the process was only stopped meanwhile.
+                if error.args[0] != errno.EINTR:
                     self.ended = signal.SIGHUP
         self.draw(SCREEN if self._taken else "")
 
@@ -429,32 +429,33 @@ class KeyTerminal:
         if self._taken:
             self.draw(BACK)
         self._taken = False
-        with contextlib.suppress(termios.error):  # it is gone
+        # The terminal may be gone.
+        with contextlib.suppress(termios.error):
             if self._modes is not None and not self._is_in_background():
                 termios.tcsetattr(self._handle, termios.TCSANOW, self._modes)
 
     def draw(self, text: str, encoding: str = "ascii") -> None:
-        """Write to the screen; a signal that ends the board interrupts it.
-
-        Otherwise a terminal that nobody reads from would keep the board from ending.
-        """
-        left = text.encode(encoding, "replace")
+        """Write to the screen; a signal that ends the board interrupts it."""
+        rest = text.encode(encoding, "replace")
         try:
+            # Else a terminal that nobody reads from would keep the board from ending.
             self._drawing = self.ended is None
-            while left:
-                left = left[os.write(self._screen, left) :]
+            while rest:
+                rest = rest[os.write(self._screen, rest) :]
             self._drawing = False
         except OSError:
             self._drawing = False
             self.ended = self.ended or signal.SIGHUP
+            # Makes room for ``BACK`` in a terminal that nobody reads from.
             with contextlib.suppress(termios.error):
-                termios.tcflush(self._screen, termios.TCOFLUSH)  # makes room for ``BACK``
+                termios.tcflush(self._screen, termios.TCOFLUSH)
 
     def wake(self) -> None:
         """Let ``keys`` return. May be called from any thread."""
         try:
             os.write(self._wake, b".")
-        except OSError:  # full, so it wakes anyway; or closed, and nobody waits
+        except OSError:
+            # Full, so it wakes anyway; or closed, and nobody waits.
             return
 
     def keys(self, seconds: float) -> list[str]:
@@ -478,7 +479,8 @@ class KeyTerminal:
     def _is_in_background(self) -> bool:
         try:
             return os.tcgetpgrp(self._handle) != os.getpgrp()
-        except OSError:  # not this session's terminal, so there is no foreground
+        except OSError:
+            # Not this session's terminal, so there is no foreground.
             return False
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:
@@ -494,6 +496,7 @@ class KeyTerminal:
 
 
 def _typed_modes(usual: list[Any]) -> list[Any]:
+    # Each key by itself and unseen. Ctrl-S would stop the output, and so the board, for good.
     modes = [*usual]
     modes[0] &= ~termios.IXON
     modes[3] &= ~(termios.ECHO | termios.ICANON)

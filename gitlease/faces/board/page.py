@@ -94,10 +94,10 @@ def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, 
     """The part that changes with the board; without a ``base`` rows have no links."""
     sections = [_section(x, board.section(x), board.now, view, base) for x in Section]
     parts = [_opened(opened, board.now, view, base) if opened else "", *sections]
-    found = "\n".join(part for part in parts if part)
+    rows = "\n".join(part for part in parts if part)
     warnings = "".join(f'<p class="warning">{escape(x)}</p>\n' for x in board.warnings)
     pools = "".join(f"<p>{escape(x)}</p>\n" for x in board.pools())
-    return warnings + pools + (found or "<p>No lease and no open task to show.</p>")
+    return warnings + pools + (rows or "<p>No lease and no open task to show.</p>")
 
 
 def trouble(board: BoardView) -> str:
@@ -121,6 +121,7 @@ def news_items(news: Iterable[NewsItem]) -> str:
 
 def policy(*, script: bool) -> str:
     """The Content-Security-Policy of a page: only its own style and script."""
+    # By their hashes: nothing that others wrote into a ledger can run or style the page.
     run = f"script-src '{_hash('board.js')}'; connect-src 'self'; " if script else ""
     return (
         f"default-src 'none'; style-src '{_hash('board.css')}'; {run}form-action 'self'; "
@@ -221,8 +222,8 @@ def _time(row: BoardRow, now: int) -> str:
     at, bar = rfc3339(row.ends), ""
     way = "left" if row.section in RUNNING else "ago"
     if way == "left" and row.lasts:
-        left = max(0, min(row.lasts, row.ends - now))
-        bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
+        rest = max(0, min(row.lasts, row.ends - now))
+        bar = f'<progress max="{row.lasts}" value="{rest}" aria-hidden="true"></progress>'
     day = "" if at[:10] == rfc3339(now)[:10] else f"{at[:10]} "
     return (
         f'<b data-ends="{row.ends}" data-way="{way}">{text}</b> '
@@ -239,12 +240,13 @@ def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
     state = [
         f"{row.section.value} {escape(row.holder)} {escape(time_words(row, now))}".strip()
         for row in opened.rows
-        if row.ends is None  # a clock runs in its row below
+        # Of the others a clock runs in their row below.
+        if row.ends is None
     ]
     parts = [
-        f"<h3>{title}</h3><ul>{''.join(f'<li>{x}</li>' for x in found)}</ul>"
-        for title, found in (("State", state), ("Notes", notes), ("History", events))
-        if found
+        f"<h3>{title}</h3><ul>{''.join(f'<li>{x}</li>' for x in items)}</ul>"
+        for title, items in (("State", state), ("Notes", notes), ("History", events))
+        if items
     ]
     close = _link(base + view.query(open=""), "Close", "close")
     return (
@@ -296,7 +298,8 @@ def _svg(board: BoardView) -> str:
     for line in (*lines, *board_lines(board, WIDTH), *news_lines(board.news, WIDTH)):
         console.print(line, soft_wrap=True)
     svg = console.export_svg(title="gitlease board")
-    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # loaded from another host
+    # Rich's fonts would be loaded from another host by whoever looks at the picture.
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
 def _markdown(board: BoardView) -> str:
@@ -320,13 +323,10 @@ def _markdown(board: BoardView) -> str:
 def _markdown_row(row: BoardRow, now: int) -> str:
     until = rfc3339(row.ends) if row.ends is not None else time_words(row, now)
     why = "; ".join(details(row, now))
-    cells = (row.name, row.title, row.holder, where_words(row), why)
-    return f"| {' | '.join([*map(_markdown_cell, cells), until])} |"
-
-
-def _markdown_cell(text: str) -> str:
+    texts = map(_literal, (row.name, row.title, row.holder, where_words(row), why))
     # A bar is escaped with a backslash in a cell; a backslash before a bar cannot be written.
-    return _literal(text).replace("\\|", "\\ |").replace("|", "\\|")
+    cells = [text.replace("\\|", "\\ |").replace("|", "\\|") for text in texts]
+    return f"| {' | '.join([*cells, until])} |"
 
 
 def _literal(text: str) -> str:

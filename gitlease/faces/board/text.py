@@ -162,10 +162,10 @@ def matching(board: BoardView, text: str) -> BoardView:
 
 
 def open_resource(
-    session: LedgerSession, look: LedgerView, board: BoardView, resource: Resource
+    session: LedgerSession, view: LedgerView, board: BoardView, resource: Resource
 ) -> OpenedResource:
     """A resource with its notes and history, without contacting the remote."""
-    ledger, notes = look.head.ledger, tuple[Note, ...]()
+    ledger, notes = view.head.ledger, tuple[Note, ...]()
     with contextlib.suppress(Invalid):
         notes = ledger.notes(resource) if ledger else ()
     return OpenedResource(
@@ -174,8 +174,9 @@ def open_resource(
         notes=notes,
         events=tuple(
             event
-            for event in history_of(session, look.head, resource, HISTORY)
-            if event.kind != "displaced" or not event.detail  # the claim says it
+            for event in history_of(session, view.head, resource, HISTORY)
+            # The claim that displaced it says so.
+            if event.kind != "displaced" or not event.detail
         ),
     )
 
@@ -192,28 +193,30 @@ def columns_for(board: BoardView, width: int) -> Columns:
     def widest(texts: Iterable[str]) -> int:
         return max((cell_len(text) + 2 for text in texts if text), default=0)
 
-    rows = [x for x in board.rows if x.section is not Section.FREE]  # these need no columns
+    # Free tasks need no columns: they have a name and a title.
+    rows = [x for x in board.rows if x.section is not Section.FREE]
     name = max(8, widest(x.name for x in board.rows))
     holder = widest(map(_who, rows))
-    left = width - 2 - TIME
-    bar = BAR if width >= 80 and name + holder <= left - BAR - 1 else 0
-    left -= bar + 1 if bar else 0
+    room = width - 2 - TIME
+    bar = BAR if width >= 80 and name + holder <= room - BAR - 1 else 0
+    room -= bar + 1 if bar else 0
     name = min(
-        name, max(_shares({"name": name, "holder": holder}, left)["name"], left - LEAST["holder"])
+        name, max(_shares({"name": name, "holder": holder}, room)["name"], room - LEAST["holder"])
     )
-    holder = min(holder, left - name)
-    left -= name + holder
+    holder = min(holder, room - name)
+    room -= name + holder
     wanted = {
         "why": widest(" · ".join(details(x, board.now)) for x in rows),
         "where": widest(map(where_words, rows)),
         "title": widest(x.title for x in rows),
     }
-    for number in range(len(wanted), -1, -1):  # the title goes first
-        shares = _shares(dict([*wanted.items()][:number]), left)
+    # The title goes first, then where it is: both stand in the opened resource.
+    for number in range(len(wanted), -1, -1):
+        shares = _shares(dict([*wanted.items()][:number]), room)
         if all(share >= min(wanted[x], LEAST[x]) for x, share in shares.items()):
             break
     widths = dict.fromkeys(wanted, 0) | shares | {"name": name, "holder": holder}
-    return Columns(width=width, bar=bar, gap=left - sum(shares.values()), **widths)
+    return Columns(width=width, bar=bar, gap=room - sum(shares.values()), **widths)
 
 
 def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
@@ -324,6 +327,7 @@ def said_in(lines: Iterable[Text], encoding: str) -> list[Text]:
     if encoding.lower().replace("-", "") in ("utf8", "utf16"):
         return texts
     for text in texts:
+        # A terminal of an older encoding would show a question mark for each of these.
         plain = text.plain.translate(PLAINER)
         text.plain = plain.encode(encoding, "replace").decode(encoding)
     return texts
@@ -351,6 +355,7 @@ def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Ite
     from rich.text import Text
 
     text = Text("› " if marked else "  ")
+    # The end of a path tells most: it gives way in the middle.
     name = _middle(row.name, columns.name)
     text.append_text(_fitted(name, columns.name, style=f"bold {STYLES[row.section]}"))
     why = " · ".join(details(row, now))
@@ -380,6 +385,7 @@ def _who(row: BoardRow) -> str:
 def _bar(row: BoardRow, now: int, size: int) -> str:
     if row.section not in RUNNING or not row.ends or not row.lasts:
         return " " * size
+    # Rounded up: an empty bar means that it is over.
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
     return "━" * full + "─" * (size - full)
 

@@ -121,8 +121,9 @@ class Verbs(click.Group):
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
         verb: click.Command
+        # A verb of the table with more options of the command line, or one of this door alone.
         if (made := getattr(module, f"{name}_command", None)) is not None:
-            verb = made()  # one of the table, with more options
+            verb = made()
         else:
             verb = getattr(module, f"{name}_verb")
         return verb
@@ -132,7 +133,12 @@ class Verbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = ALIASES.get(args[0], args[0])
         if name not in MODULES and not name.startswith("-"):
-            raise _no_such_verb(name, ctx.info_name or "gitlease")
+            # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
+            near = suggestions(name, [*MODULES, *ALIASES])
+            prog = ctx.info_name or "gitlease"
+            hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
+            raise UsageError(f"unknown command {name[:60]!r}", hints=hints)
+        # Not while a shell completes the words: they would move by one.
         if args[0] == "start" and not ctx.resilient_parsing:
             args = [*args, "in_progress"]
         return super().resolve_command(ctx, [name, *args[1:]])
@@ -171,13 +177,6 @@ def list_of_verbs(ctx: click.Context) -> str:
 
 def _explains(ctx: click.Context) -> str:
     return f"{ctx.info_name} VERB --help explains a verb, with examples.\n"
-
-
-def _no_such_verb(name: str, prog: str) -> UsageError:
-    # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
-    near = suggestions(name, [*MODULES, *ALIASES])
-    hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
-    return UsageError(f"unknown command {name[:60]!r}", hints=hints)
 
 
 def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -220,6 +219,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
     """Run one command line and return its exit status. Raises nothing."""
     output.begin()
     options = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
+    # Before click has read anything: a usage error is answered in JSON, too.
     call = Call(prog=prog, opener=opener, json="--json" in options)
     try:
         status = _carry_out(call, argv)
@@ -234,6 +234,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         output.forget_stdout()
         # Without a file name, the error concerns our own output.
         subject = os.fsdecode(error.filename or "the answer could not be written")
+        # A full disk must not look as if nothing had been claimed.
         sent = "the command may have taken effect" if engine.may_have_sent() else "nothing was sent"
         with contextlib.suppress(OSError, ValueError):
             output.aside(f"{subject}: {error.strerror}; {sent}")
@@ -253,7 +254,8 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
             try:
                 return shell_complete(app, {"obj": call}, "gitlease", COMPLETE, instruction)
             except (click.ClickException, GitleaseError):
-                return 0  # a message would appear in the line being typed
+                # A message would appear in the line being typed.
+                return 0
         with app.make_context(call.prog, list(argv), obj=call) as context:
             result: Any = app.invoke(context)
     except click.exceptions.Exit as leaving:
@@ -266,7 +268,7 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
 
 
 def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:
-    """Convert a usage error of click: lower case, one line."""
+    # All messages begin in lower case and have one line, also click's.
     context = getattr(wrong, "ctx", None)
     if context is not None and context.parent is not None:
         call.command = context.info_name

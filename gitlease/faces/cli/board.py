@@ -69,7 +69,8 @@ def _show(view: verbs.BoardView, form: str | None, *, cached: bool) -> None:
         return
     width, console = output.columns(), output.console()
     state = "from what this clone knows" if cached else "now"
-    without = replace(view, warnings=())  # they come with the answer
+    # The warnings come with the answer.
+    without = replace(view, warnings=())
     lines = [*board.head_lines(without, width, state=state), *board.board_lines(view, width)]
     lines += board.news_lines(view.news, width)
     for text in board.said_in(lines, console.encoding):
@@ -83,11 +84,13 @@ def _live(call: Call, *, cached: bool) -> int | None:
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
         call.check_layer(call.ledger.look)
-    gc.enable()  # this may last for days
+    # The program starts without the collector of garbage; this may last for days.
+    gc.enable()
     call.called = Called(verb="board")
     ended = board.LiveBoard(call.workspace, console, follow=not cached).run()
     if ended is None:
         return None
+    # Whoever waits for this process is told by which signal it ended, as of any program.
     if ended != signal.SIGINT:
         signal.signal(ended, signal.SIG_DFL)
         os.kill(os.getpid(), ended)
@@ -108,6 +111,7 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
     secret = tokens.link(holder, now)
     link = f"{path}?link={secret}"
     try:
+        # Another program may listen there: a link that nobody can redeem must not stay valid.
         _check(call, host, port, link, where=f"http://{shown}:{port}{path}")
     except BaseException:
         tokens.withdraw(secret)
@@ -161,7 +165,8 @@ def print_events(call: Call, result: Result, *, command: str | None = None, **_v
     """Print each event of a watch when it happens, and run ``command`` for it."""
     handler = None if command is None else _handler(command)
     output.warn([*call.warnings, *result.warnings])
-    gc.enable()  # this may last for days
+    # As for a live board.
+    gc.enable()
     for event in result.value:
         text = json.dumps(wire.watched(event))
         if call.json:

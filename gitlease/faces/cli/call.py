@@ -75,16 +75,16 @@ class Call(DoorOfClone):
     reporter: cli.PoolReporter | None = None
     """Prints the events of a pool."""
     sure: bool = False
-    """Whether no question is to be asked."""
+    """No question is to be asked."""
     anonymous: bool = False
-    """Whether the verb only reads, which needs no ``user.email``."""
+    """The verb only reads, which needs no ``user.email``."""
     _opened: wiring.Workspace | None = None
     _blocker = ""
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
         self.prog, self.opener, self.json = prog, opener, json
         self.warnings: list[str] = []
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def with_words(self, **words: Any) -> Call:
         """Copy the call with other options: a layer, a session."""
@@ -144,15 +144,16 @@ class Call(DoorOfClone):
 
     def resource(self, word: str) -> Resource:
         """Return the resource that a word means here; warn if a name is a file as well."""
-        found = wiring.resource_here(self.workspace, word)
-        file = None if found.is_path else wiring.file_called(self.workspace.repository, word)
+        resource = wiring.resource_here(self.workspace, word)
+        file = None if resource.is_path else wiring.file_called(self.workspace.repository, word)
         if file is not None:
             self.warnings.append(f"{word} is a name here; for the {file.kind}, write {file.word}")
-        self._speak_for([found])
-        return found
+        self._speak_for([resource])
+        return resource
 
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
+        # A claim of a name that may be meant as a file is refused later, by what the ledger has.
         if not claiming:
             wanted = [self.resource(word) for word in words]
         else:
@@ -181,7 +182,8 @@ class Call(DoorOfClone):
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
     ) -> Sequence[str]:
         self.warnings += wiring.check_claim(self.workspace, wanted, covered, any_name=any_name)
-        return ()  # kept for a refusal as well
+        # Kept above, for a refusal as well.
+        return ()
 
     def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
         if self.sure or self.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -223,7 +225,8 @@ class Call(DoorOfClone):
 
         other = self.with_words(layer=None, _opened=None)
         known = [space.layer for space in other.workspace.in_use]
-        if self.layer.lower() in known:  # configured, but still without a claim
+        # Configured, but still without a claim.
+        if self.layer.lower() in known:
             return
         near = get_close_matches(self.layer, known, cutoff=0.5)
         raise NotFound(
@@ -237,7 +240,8 @@ class Call(DoorOfClone):
         quiet = self.json and self.command in ("run", "dispatch")
         if blocker != self._blocker and not quiet:
             self._blocker = blocker
-            gc.enable()  # the wait may last for hours
+            # The program starts without the collector of garbage; the wait may last for hours.
+            gc.enable()
             limit = f" up to {format_duration(seconds)}" if seconds else ""
             output.aside(f"waiting{limit}: {sentences.refusal(held, self.now())}")
 
@@ -247,10 +251,11 @@ class Call(DoorOfClone):
     def say(self, lines: Sequence[str], warnings: Sequence[str] = ()) -> None:
         """Print each line and warning once; a command owns standard output, and may be all."""
         texts = [*(f"warning: {x}" for x in (*self.warnings, *warnings)), *lines]
-        fresh = [x for x in dict.fromkeys(texts) if x not in self._said]
-        self._said.update(fresh)
+        fresh = [x for x in dict.fromkeys(texts) if x not in self._printed]
+        self._printed.update(fresh)
         if not self.json or self.reporter is not None:
-            with contextlib.suppress(OSError, ValueError):  # closed, which must not stop a command
+            # A stream that was closed must not stop a command under a lease.
+            with contextlib.suppress(OSError, ValueError):
                 for text in fresh:
                     output.aside(text)
                 sys.stderr.flush()
@@ -285,7 +290,8 @@ class Call(DoorOfClone):
 
     def _short_ttl(self, answer: engine.Answer) -> Sequence[str]:
         session = self.actor.session or ""
-        if session.partition(":")[0] not in settings.AGENTS:  # nor kept alive by a host's hooks
+        # Others' sessions are not kept alive by a host's hooks, and have heartbeats of their own.
+        if session.partition(":")[0] not in settings.AGENTS:
             return ()
         least = min((view.ttl_seconds for view in answer.leases), default=guard.SHORTEST_KEPT)
         if least >= guard.SHORTEST_KEPT:
@@ -317,19 +323,23 @@ class Call(DoorOfClone):
         for name, value in hint.arguments.items():
             if name == "command":
                 rest = ["--", *_words_of(value)]
-            elif name == "session":  # meant for this one, or for any
+            elif name == "session":
+                # Meant for this one, or for any (None).
                 call = self.with_words(session=value, no_session=False)
             elif name == "commit" and value is False:
                 words["no_commit"] = True
             elif name in ("resource", "resources"):
                 words[name] = [*map(self.word, _words_of(value))]
-            elif name == "paths" or type(value) is int:  # only then the verb is loaded
-                one = find_verb(hint.verb).parameters.get(name) if hint.verb in TABLE else None
-                named = one is not None and not one.positional
-                option = one.words.split()[-1].removeprefix("--") if one and named else name
+            elif name == "paths" or type(value) is int:
+                # Only then is the verb loaded: a refusal must come as fast as an answer.
+                known = find_verb(hint.verb).parameters if hint.verb in TABLE else {}
+                parameter = known.get(name)
+                option = name
+                if parameter is not None and not parameter.positional:
+                    option = parameter.words.split()[-1].removeprefix("--")
                 if name == "paths":
                     value = [*map(self.word, _words_of(value))]
-                elif isinstance(value, int) and one and "Duration" in one.kind.python:
+                elif isinstance(value, int) and parameter and "Duration" in parameter.kind.python:
                     value = format_duration(value)
                 words[option] = value
             elif name != "layer":
@@ -352,9 +362,10 @@ class Call(DoorOfClone):
         }
         chosen |= {"local": self.local}
         if self.session or self.no_session:
+            # Not every verb takes one, and what is printed must work as it is typed.
             app = cli.application()
-            command = app.get_command(click.Context(app), verb.split()[0])
-            if command is not None and any(x.name == "session" for x in command.params):
+            typed = app.get_command(click.Context(app), verb.split()[0])
+            if typed is not None and any(x.name == "session" for x in typed.params):
                 chosen |= {"session": self.session, "no_session": self.no_session}
         if layer is not None and self._opened is not None and layer != self._opened.layer:
             chosen |= {"local": True} if layer == LOCAL_LAYER else {"layer": layer}
@@ -371,21 +382,21 @@ class Call(DoorOfClone):
         if result.refused:
             self.warnings += result.warnings
             return tell_partly(self, result.refused, body)
-        said = (*self.warnings, *result.warnings, *sentences.skew_warnings(result.leases))
-        said = tuple(dict.fromkeys(said))
+        warnings = (*self.warnings, *result.warnings, *sentences.skew_warnings(result.leases))
+        warnings = tuple(dict.fromkeys(warnings))
         if failure is not None:
             if self.json or not result.summed_up:
                 return tell(self, failure.with_(warnings=tuple(result.warnings)), body)
-            output.warn(said)
+            output.warn(warnings)
             return exit_of(failure.code)
         steps = dict.fromkeys(result.commands, "")
         steps |= {self.command_of(hint): hint.why for hint in result.then}
         if self.json:
             name = self.command or ""
-            document = wire.success(name, body=body, warnings=said, next_steps=[*steps])
+            document = wire.success(name, body=body, warnings=warnings, next_steps=[*steps])
             output.document(document)
             return 0
-        output.warn(said)
+        output.warn(warnings)
         output.hint([f"{step}  # {why}" if why else step for step, why in steps.items()])
         output.hint([*map(self.worded, result.hints)])
         return 0
@@ -409,9 +420,9 @@ class Call(DoorOfClone):
 
     def note_carried(self, views: Iterable[core.LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
-        own = [x.lease_id for x in views if x.mine and not x.session]
-        if own and self.actor.session is not None:
-            self.workspace.carried.add(own)
+        unbound = [x.lease_id for x in views if x.mine and not x.session]
+        if unbound and self.actor.session is not None:
+            self.workspace.carried.add(unbound)
 
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
@@ -432,7 +443,9 @@ def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None
 def _print_refusal(
     call: Call, error: GitleaseError, body: Mapping[str, Any] | None, status: int
 ) -> int:
-    steps, now = _steps_after(call, error), call.now()
+    steps, now = [*map(call.command_of, steps_after(call, error, call.called))], call.now()
+    if error.code == "usage" and not steps:
+        steps = [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     error = error.with_(hints=tuple(map(call.worded, error.hints)))
     warnings = tuple(
         dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
@@ -451,6 +464,7 @@ def _print_refusal(
     if not call.json:
         output.warn(warnings)
     hints = [*error.hints, *map(call.worded, advice_after(call, error))]
+    # Of a mistyped name the right one comes first; else why it was refused.
     output.hint([*steps, *hints] if error.code == "not_found" else [*hints, *steps])
     return status
 
@@ -459,6 +473,7 @@ def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str,
     """Print the refusals after a partial success; the first one decides the exit status."""
     now = call.now()
     if not call.json:
+        # The first one is printed last, below: it decides the exit status.
         for error in refused[1:]:
             output.aside(sentences.refusal(error, now), output.RED)
     more = {"refused": [wire.refusal(error, now=now) for error in refused]}
@@ -474,10 +489,3 @@ def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
     message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     hint = "run it again with --traceback and report what it prints"
     return tell(call, Fault(message, hints=(hint,)))
-
-
-def _steps_after(call: Call, error: GitleaseError) -> list[str]:
-    steps = [*map(call.command_of, steps_after(call, error, call.called))]
-    if error.code == "usage" and not steps:
-        return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
-    return steps

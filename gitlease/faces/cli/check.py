@@ -41,7 +41,9 @@ def _check(
         raise UsageError("--yes needs --fix")
     if call.json and form not in (None, "json") and target is None:
         raise UsageError(f"--json cannot be combined with --format {form} without --output")
+    # Then a refusal comes in JSON, too.
     call.json = call.json or (form == "json" and target is None)
+    # Nobody answers behind a pipe: a release without a question is what --yes is for.
     asks = fix and not yes and given["stale"]
     if asks and (call.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
         raise UsageError(
@@ -49,50 +51,52 @@ def _check(
             hints=(call.typed("check", stale=True, fix=True, yes=True),),
         )
     call.sure, ci = yes, read_context()
+    # A workflow shows annotations without having asked for them.
     usual = "json" if call.json else "github" if ci.provider == "github" else "text"
     console = usual if target is not None else form or usual
     try:
         result = result_of(declared, call, given)
     except GitleaseError as error:
         if console == "github":
+            # A job that could not be checked must not look like one without findings.
             sys.stdout.write(rules.github_failure(error.message, error.hints))
             _append(ci.summary, rules.summary_failure(error.message, error.hints))
         raise
-    found: CheckResult = result.value
-    text = f"{found.checked}: {found.outcome}"
-    if found.fails(fail_on):
+    report: CheckResult = result.value
+    text = f"{report.checked}: {report.outcome}"
+    if report.fails(fail_on):
         result = replace(result, failure=Violations(text), summed_up=True)
-    elif found.unread or found.undone:
-        failure = Invalid(text, hints=(*found.unread, *found.undone))
+    elif report.unread or report.undone:
+        # What could not be checked has not passed, whatever the level to fail on.
+        failure = Invalid(text, hints=(*report.unread, *report.undone))
         result = replace(result, failure=failure, summed_up=True)
     if target is not None:
         _write(
             os.path.join(call.directory, target), _rendered(call, result, form or usual, fail_on)
         )
     if console == "text":
-        lines = rules.as_text(found).splitlines()
+        lines = rules.as_text(report).splitlines()
         show = [Whole(line) if line.startswith(NEXT) else line for line in lines]
         return call.respond(replace(result, lines=lambda: show))
     if console == "github":
-        _append(ci.summary, rules.as_summary(found))
-        result = replace(result, warnings=[rules.tame(x) for x in found.warnings])
+        _append(ci.summary, rules.as_summary(report))
+        result = replace(result, warnings=[rules.tame(x) for x in report.warnings])
     if console != "json":
         sys.stdout.write(_rendered(call, result, console, fail_on))
     return call.respond(result)
 
 
 def _rendered(call: Call, result: Result, form: str, fail_on: str) -> str:
-    """Return the result as the text of a file."""
-    found: CheckResult = result.value
+    report: CheckResult = result.value
     if form == "github":
-        return rules.as_github(found)
+        return rules.as_github(report)
     if form == "junit":
-        return rules.as_junit(found, fail_on=fail_on)
+        return rules.as_junit(report, fail_on=fail_on)
     if form == "sarif":
-        return rules.as_sarif(found, version=__version__)
+        return rules.as_sarif(report, version=__version__)
     if form == "text":
-        return rules.as_text(found)
-    body, warnings = dict(result.body), list(found.warnings)
+        return rules.as_text(report)
+    body, warnings = dict(result.body), list(report.warnings)
     if result.failure is None:
         document = wire.success(call.command or "", body=body, warnings=warnings)
     else:

@@ -47,7 +47,7 @@ def on_terminal() -> bool:
 
 
 def _in_color(stream: TextIO) -> bool:
-    """By the option, else by https://no-color.org and whether it is a terminal."""
+    # Click knows nothing of https://no-color.org.
     usual = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
     return {"always": True, "never": False}.get(FORM.color, usual)
 
@@ -75,7 +75,8 @@ def whole(text: str) -> None:
 
 def aside(text: str, style: str = "", *, whole: bool = False) -> None:
     """Print a warning, a hint or a refusal; folded on a terminal unless ``whole``."""
-    sys.stdout.flush()  # keep the order if both streams go to one place
+    # Keeps the order if both streams go to one place.
+    sys.stdout.flush()
     text = _paragraph(text)
     if sys.stderr.isatty() and not whole:
         text = _fitted(text, columns())
@@ -83,7 +84,7 @@ def aside(text: str, style: str = "", *, whole: bool = False) -> None:
 
 
 def _paragraph(text: str) -> str:
-    # indented, so that no line of somebody's note can pass for a hint
+    # Indented, so that no line of somebody's note can pass for a hint of ours.
     return _tamed(clean(text)).replace("\n", "\n  ")
 
 
@@ -126,6 +127,7 @@ def table(
     used = [i for i, _ in enumerate(headings) if any(row[i] for row in rows)]
     names = [headings[i] for i in used]
     cells = [[" ".join(clean(row[i]).split()) for i in used] for row in rows]
+    # In a pipe nothing is cut: a program or an agent reads it.
     laid_out = table_lines(names, cells, columns() if on_terminal() else None)
     if not laid_out:
         for texts in cells:
@@ -189,7 +191,8 @@ def shortened(text: str, width: int) -> str:
     """Return a text of at most ``width`` columns, whose middle gave way if it was longer."""
     if _width(text) <= width:
         return text
-    end = _start(text[::-1], (width - 1) * 2 // 3)[::-1]  # the end of a path tells most
+    # The end of a path tells most.
+    end = _start(text[::-1], (width - 1) * 2 // 3)[::-1]
     return f"{_start(text, width - 1 - _width(end))}…{end}"
 
 
@@ -200,7 +203,8 @@ def _start(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    if text.isascii():  # the usual case, without importing rich
+    # Most texts, without importing rich, which takes 30 ms.
+    if text.isascii():
         return len(text)
     from rich.cells import cell_len
 
@@ -273,31 +277,33 @@ def _block(rows: Sequence[tuple[str, str]]) -> None:
 
 def _fitted(text: str, most: int) -> str:
     """Fold lines that are too wide, indenting continuation lines by two."""
-    if len(text) <= most and text.isascii():  # the usual case, without importing rich
+    # Again without importing rich.
+    if len(text) <= most and text.isascii():
         return text
     from rich.cells import cell_len
 
-    found: list[str] = []
-    for one in text.split("\n"):
-        start = one[: len(one) - len(one.lstrip())] if cell_len(one) > most else ""
-        parts = [one] if cell_len(one) <= most else _folded(one, max(NARROW, most - len(start) - 2))
-        found += [f"{start}{'  ' if at else ''}{part}" for at, part in enumerate(parts)]
-    return "\n".join(found)
+    lines: list[str] = []
+    for line in text.split("\n"):
+        fits = cell_len(line) <= most
+        start = "" if fits else line[: len(line) - len(line.lstrip())]
+        parts = [line] if fits else _folded(line, max(NARROW, most - len(start) - 2))
+        lines += [f"{start}{'  ' if at else ''}{part}" for at, part in enumerate(parts)]
+    return "\n".join(lines)
 
 
 def _folded(text: str, most: int) -> list[str]:
     """Split a text into lines of at most ``most`` columns; some letters are two wide."""
     from rich.cells import cell_len, chop_cells
 
-    found: list[str] = []
+    lines: list[str] = []
     for gap, word in re.findall(r"(\s*)(\S+)", text):
         for at, part in enumerate(chop_cells(word, most)):
-            longer = f"{found[-1]}{gap}{part}" if found and not at else ""
+            longer = f"{lines[-1]}{gap}{part}" if lines and not at else ""
             if longer and cell_len(longer) <= most:
-                found[-1] = longer
+                lines[-1] = longer
             else:
-                found.append(part)
-    return found
+                lines.append(part)
+    return lines
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> None:
@@ -308,23 +314,20 @@ def facts(rows: Sequence[tuple[str, str]]) -> None:
 def begin() -> None:
     """Reset the output options, and escape what an encoding cannot show."""
     FORM.color = OutputForm.color
-    _have_streams()
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the parent process
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
-
-
-def _have_streams() -> None:
-    """Occupy the file descriptors of closed standard streams, which commands inherit."""
+    # Standard streams that the parent closed: the next file opened, or a socket, would get their
+    # numbers, and what a command prints would go there.
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(opened, True)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
 
 
 def forget_stdout() -> None:
@@ -356,6 +359,7 @@ def report_steps(is_over: Callable[[float], bool], say: Callable[[str, str], Non
     last, printed = None, None
     while not is_over(TICK):
         now = engine.at_present()
+        # The same step as a second ago: short ones are never named.
         if now is not None and now == last != printed:
             say(f"{now} …", DIM)
             printed = now

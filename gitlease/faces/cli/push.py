@@ -34,7 +34,7 @@ SHORT = 9  # digits of an id, as people read it
 def refused_options(verb: Any) -> Any:
     """Decorate with the options of ``git push`` that would break the fence; all are refused."""
     for name, reason in REFUSED.items():
-
+        # Of its own for each option: a closure would see the last reason of the loop.
         def refuse(
             _ctx: click.Context, param: click.Parameter, value: Any, why: str = reason
         ) -> None:
@@ -135,6 +135,7 @@ def push_verb(
     try:
         answer = fenced.push(request, require=required, dry_run=dry_run, tell=output.aside)
     except GitleaseError as refusal:
+        # What the remote made of each ref is told along where it refused some.
         refs = getattr(refusal, "refs", ())
         if not refs:
             raise
@@ -165,8 +166,9 @@ def _land(
         what = f"--{odd.replace('_', '-')}" if odd else "several branches"
         raise UsageError(f"--done lands a task: it cannot be combined with {what}", hints=(way,))
     source, colon, base = words[1].rpartition(":") if words[1:] else ("", "", None)
-    own = {None, "", "HEAD", call.workspace.repository.branch()}
-    if source.removeprefix("refs/heads/") not in own or (colon and not source):
+    here = {None, "", "HEAD", call.workspace.repository.branch()}
+    # `:BRANCH` would delete it.
+    if source.removeprefix("refs/heads/") not in here or (colon and not source):
         raise UsageError("--done lands what is checked out, and no other branch", hints=(way,))
     if words and words[0] != call.workspace.location.name:
         raise elsewhere(call.workspace.location, words[0])
@@ -179,20 +181,20 @@ def _lines(answer: push.PushAnswer, call: Call, *, verbose: bool) -> Iterable[st
     now = call.now()
     if answer.status == "up_to_date":
         yield "everything is up to date"
-    for one in answer.refs:
-        if one.moves or verbose:
-            yield _line(one, answer.remote, would=answer.status == "would_push")
+    for ref in answer.refs:
+        if ref.moves or verbose:
+            yield _line(ref, answer.remote, would=answer.status == "would_push")
     for view in answer.leases:
-        left = sentences.until(view, now)
-        yield f"under {sentences.named(view)}, renewed {left}, token {view.token}"
+        until = sentences.until(view, now)
+        yield f"under {sentences.named(view)}, renewed {until}, token {view.token}"
 
 
-def _line(one: WorkRef, remote: str, *, would: bool) -> str:
+def _line(ref: WorkRef, remote: str, *, would: bool) -> str:
     """``pushed main to origin: 1a2b3c4..5d6e7f8 (forced)``."""
-    name = one.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
-    became = one.became.value.replace("_", " ")
-    if not one.moves:
+    name = ref.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
+    became = ref.became.value.replace("_", " ")
+    if not ref.moves:
         return f"{name} on {remote}: {became}"
-    ends = f"{one.old[:SHORT]}..{one.new[:SHORT]}" if one.old and one.new else one.new[:SHORT]
+    ends = f"{ref.old[:SHORT]}..{ref.new[:SHORT]}" if ref.old and ref.new else ref.new[:SHORT]
     kind = f" ({became})" if became != "updated" else ""
     return f"{'would push' if would else 'pushed'} {name} to {remote}: {ends}{kind}"

@@ -45,7 +45,8 @@ MODES = ("--list", "--logs", "--stop")
 def _run(declared: DeclaredVerb, call: Call, *, detach: bool, **given: Any) -> int:
     if detach:
         return _started(find_verb("dispatch"), call, given)
-    gc.enable()  # this may last for hours
+    # The program starts without the collector of garbage; this may last for hours.
+    gc.enable()
     result = _carried_out(declared, call, given)
     status: int = result.value.ended.exit
     if call.json:
@@ -66,8 +67,8 @@ def _carried_out(declared: DeclaredVerb, call: Call, given: dict[str, Any]) -> R
         example = call.typed(declared.name, *(given["resources"] or ["F8"]))
         raise UsageError(f"missing command: {example} -- make test")
     # A session from the environment is the caller's, who may dispatch several runs.
-    own = declared.name == "dispatch" and call.session is None
-    call.open_as(lambda workspace: in_a_run(workspace, declared.name, always=own))
+    is_apart = declared.name == "dispatch" and call.session is None
+    call.open_as(lambda workspace: in_a_run(workspace, declared.name, always=is_apart))
     return result_of(declared, call, given)
 
 
@@ -110,22 +111,22 @@ def _started(declared: DeclaredVerb, call: Call, given: dict[str, Any]) -> int:
 
 def _list(call: Call) -> None:
     runs, now = runs_of(call.workspace), call.now()
-    found = [(record, runs.state_of(record)) for record in runs.background()]
+    known = [(record, runs.state_of(record)) for record in runs.background()]
     table = Table(
         headings=HEADINGS,
-        rows=[_row(record, state, now) for record, state in found],
-        styles=[STYLES.get(state, "") for _, state in found],
+        rows=[_row(record, state, now) for record, state in known],
+        styles=[STYLES.get(state, "") for _, state in known],
         otherwise="no background runs in this clone",
     )
-    body = {"runs": [wire.background(record, state) for record, state in found]}
+    body = {"runs": [wire.background(record, state) for record, state in known]}
     call.respond(Result(body=body, lines=lambda: [table]))
 
 
 def _row(record: RunRecord, state: str, now: datetime) -> tuple[str, ...]:
     at = record.ended_at if record.ended_at is not None else record.began_at
-    said = state if record.exit is None else f"{state} ({record.exit})"
-    said += f": {record.message}" if record.message else ""
-    head = (" ".join(record.resources), said, sentences.clock_time(moment_of(at), now))
+    outcome = state if record.exit is None else f"{state} ({record.exit})"
+    outcome += f": {record.message}" if record.message else ""
+    head = (" ".join(record.resources), outcome, sentences.clock_time(moment_of(at), now))
     tail = (record.session, str(record.runner), shlex.join(record.command), record.log)
     return (*head, *tail)
 
@@ -154,15 +155,16 @@ def _write(part: bytes) -> None:
 def _stop(call: Call, word: str) -> None:
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer, running=True)
+    # It may end by itself before the signal comes.
     was_running = runs.state_of(record) == "running"
     record = runs.stop(record)
     state = runs.state_of(record)
-    said = f"the run of session {record.session} "
-    said += f"has ended: {state}" if was_running else f"had ended before: {state}"
-    said += "" if record.exit is None else f", exit {record.exit}"
+    line = f"the run of session {record.session} "
+    line += f"has ended: {state}" if was_running else f"had ended before: {state}"
+    line += "" if record.exit is None else f", exit {record.exit}"
     status = "stopped" if was_running and state == "stopped" else "ended"
     body = {"status": status, "run": wire.background(record, state)}
-    call.respond(Result(body=body, lines=lambda: [said]))
+    call.respond(Result(body=body, lines=lambda: [line]))
 
 
 # --- a pool ---------------------------------------------------------------------------------------
@@ -183,10 +185,11 @@ def _work(declared: DeclaredVerb, call: Call, *, status: bool, **given: Any) -> 
         return 0
     if not given["command"]:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
-    gc.enable()  # this may last for hours
+    gc.enable()
     with PoolReporter(call) as call.reporter:
         ran: PoolRan = result_of(declared, call, given).value[0]
     failed = ran.counts[FAILED] or ran.counts[LOST] or ran.stranded
+    # As a shell has it of a process that a signal ended.
     ended = 128 + ran.stopped_by if ran.stopped_by is not None else SOME_FAILED if failed else 0
     if call.json:
         print(json.dumps(finished(ran, ended)), flush=True)
@@ -199,12 +202,10 @@ def _work(declared: DeclaredVerb, call: Call, *, status: bool, **given: Any) -> 
 
 
 class PoolReporter:
-    """Prints a line for each event; on a terminal, a table below them shows the running jobs.
-
-    It draws the table only while the pool pauses, without a thread, because the pool forks.
-    """
+    """Prints a line for each event; on a terminal, a table below them shows the running jobs."""
 
     def __init__(self, call: Call) -> None:
+        # Drawn only while the pool pauses, without a thread, because the pool forks.
         self._call, self._live, self._drawn = call, None, 0.0
         if not call.json and output.on_terminal():
             from rich.console import Console
@@ -254,17 +255,17 @@ def _sentence(event: PoolEvent) -> str:
         return f"{name} is skipped from now on, after {failures}"
     if event.end is None:
         return f"{name} started, session {record.session}, log {record.log}"
-    said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(age(event))}"
-    said += f", status {event.end.exit}" if event.end.exit else ""
-    return f"{said}: {event.end.message}" if event.end.message else said
+    line = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(age(event))}"
+    line += f", status {event.end.exit}" if event.end.exit else ""
+    return f"{line}: {event.end.message}" if event.end.message else line
 
 
 def finished(ran: PoolRan, status: int) -> dict[str, Any]:
     """Return the last line, with the number of tasks for each outcome and what is left."""
     counts = {name: ran.counts.get(name, 0) for name in OUTCOMES}
     head = {"schema": wire.SCHEMA, "event": "finished", "ok": not status, "command": "work"}
-    left = {"left": ran.left, "stranded": sorted(ran.stranded), "exit": status}
-    return {**head, **counts, **left}
+    rest = {"left": ran.left, "stranded": sorted(ran.stranded), "exit": status}
+    return {**head, **counts, **rest}
 
 
 def _summary(ran: PoolRan, status: int) -> str:
@@ -272,8 +273,8 @@ def _summary(ran: PoolRan, status: int) -> str:
     counts: dict[str, int] = {**ran.counts, "left": ran.left, "stranded": len(ran.stranded)}
     words = (*OUTCOMES, "left", "stranded")
     named = [f"{counts[name]} {name.replace('_', ' ')}" for name in words if counts.get(name)]
-    said = f"finished: {', '.join(named) or 'there was nothing to do'}"
-    return f"{said}; exit status {status}" if status else said
+    line = f"finished: {', '.join(named) or 'there was nothing to do'}"
+    return f"{line}; exit status {status}" if status else line
 
 
 def _panel(jobs: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
@@ -285,7 +286,8 @@ def _panel(jobs: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
         rows.append([clean(x) for x in (job.name, age, job.last_line(), job.record.log)])
     head, width = ("TASK", "FOR", "LAST LINE", "LOG"), output.columns()
     laid_out = output.table_lines(head, rows, width)
-    if not laid_out:  # a narrow terminal
+    # A narrow terminal: the task and its time tell most.
+    if not laid_out:
         laid_out = output.table_lines(head[:2], [row[:2] for row in rows], width)
     text = "\n".join(line for lines in laid_out for line in lines)
     return Text(f"{_totals(pool, 'running', now)}\n{text}", no_wrap=True, overflow="ellipsis")
@@ -315,8 +317,8 @@ def show_status(call: Call) -> None:
     shown: list[str | Table] = [] if pools else ["no pool has worked in this clone"]
     documents = list[dict[str, Any]]()
     for pool in pools:
-        state, own = runs.state_of(pool), [x for x in every_run if x.pool == pool.id]
-        named = [(x, runs.state_of(x), runs.last_line(x)) for x in own]
+        state, members = runs.state_of(pool), [x for x in every_run if x.pool == pool.id]
+        named = [(x, runs.state_of(x), runs.last_line(x)) for x in members]
         named.sort(key=lambda x: x[1] != RUNNING)
         rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]
         styles = [STYLES.get(x.result or state, "") for x, state, _ in named[:MOST_SHOWN]]

@@ -39,9 +39,10 @@ SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", 
 
 
 class Option(click.Option):
-    """An option with a one-line help text, for which click would load ``inspect``."""
+    """An option with a one-line help text."""
 
     def __init__(self, names: Sequence[str], *, help: str | None = None, **settings: Any) -> None:
+        # Set afterwards: click would load ``inspect`` to clean the text, for each command.
         super().__init__(names, **settings)
         self.help = help
 
@@ -137,6 +138,7 @@ def verb(
 
     def decorate(function: Callable[..., Any]) -> Verb:
         page = DeclaredVerb(name=name, function=function, help=help, **{"done": "done", **traits})
+        # As decorators add them: the last one first.
         params = [*reversed(vars(function).get("__click_params__", ()))]  # as decorators add them
         return Verb(page, name=name, params=params, callback=click.pass_obj(function), bare=bare)
 
@@ -156,6 +158,7 @@ def suggestions(word: str, known: Sequence[str]) -> list[str]:
 
     word = word.lower()
     near = get_close_matches(word, known, n=3, cutoff=0.6)
+    # `unlock` for a mistyped `lock` would do the opposite of what was meant.
     return [x for x in near if _negates(x) == _negates(word) and x != f"re{word}"]
 
 
@@ -237,6 +240,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
 
 def _kept(name: str, **settings: Any) -> click.Option:
     if settings.get("is_flag"):
+        # A flag that was not given must not undo one before the verb.
         settings["default"] = None
     return Option([name], expose_value=False, callback=_keep, **settings)
 
@@ -272,23 +276,25 @@ def _call(ctx: click.Context) -> Call:
 def command(
     name: str,
     run: Callable[..., int | None] | None = None,
-    *own: click.Parameter,
+    *options: click.Parameter,
     bare: Mapping[str, str] | None = None,
 ) -> Verb:
     """Return the command of a verb of the table, or of those that begin with this word.
 
-    Of several, the last one has the page of help for all. ``own`` are options of the command line
+    Of several, the last one has the page of help for all. ``options`` are of the command line
     alone, for ``run``, which gets the verb, the call and what was typed.
     """
     actions = [x.removeprefix(f"{name} ") for x in TABLE if x.startswith(f"{name} ")]
     verbs = [find_verb(f"{name} {x}") for x in actions] or [find_verb(name)]
     page, known = verbs[-1], dict[str, Parameter]()
-    for one in reversed(verbs):
-        known |= one.at(COMMAND)
-    typed = [one for x, one in known.items() if not (page.runs and x == "command")]
-    params = [*map(_parameter, typed), *own]
+    for declared in reversed(verbs):
+        known |= declared.at(COMMAND)
+    # The words after -- are taken by ``Verb.parse_args``.
+    typed = [y for x, y in known.items() if not (page.runs and x == "command")]
+    params = [*map(_parameter, typed), *options]
     optional = [x for x in params if isinstance(x, click.Argument) and not x.required]
-    for outer, inner in pairwise(optional):  # KEY [VALUE]
+    # As in `KEY [VALUE]`: the second is no good without the first.
+    for outer, inner in pairwise(optional):
         outer.metavar = (outer.metavar or "").removesuffix("]")
         inner.metavar = f"{inner.metavar}]"
     carry_out: Callable[..., Any] = partial(run or run_verb, page)
@@ -304,31 +310,32 @@ def _carry_out_action(
 ) -> int:
     known = verbs[action].at(COMMAND)
     for verb in verbs.values():
-        for name, one in verb.at(COMMAND).items():
-            if name not in known and given[name] not in (None, (), one.default):
-                word = one.metavar or one.kind.metavar
-                word = word if one.positional else one.words.partition("/")[0].split()[0]
+        for name, other in verb.at(COMMAND).items():
+            if name not in known and given[name] not in (None, (), other.default):
+                word = other.metavar or other.kind.metavar
+                word = word if other.positional else other.words.partition("/")[0].split()[0]
                 raise UsageError(f"{word} cannot be combined with {action}")
     return run_verb(verbs[action], call, **{x: given[x] for x in known})
 
 
-def _parameter(one: Parameter) -> click.Parameter:
-    kind, settings = one.kind, dict[str, Any]()
+def _parameter(declared: Parameter) -> click.Parameter:
+    kind, settings = declared.kind, dict[str, Any]()
     if kind.complete:
         settings["shell_complete"] = completed(kind.complete)
     if not kind.switch:
-        settings["metavar"] = one.metavar or kind.metavar
-    if not one.positional:
+        settings["metavar"] = declared.metavar or kind.metavar
+    if not declared.positional:
         if kind.switch:
-            settings |= {"is_flag": True, "default": one.default}
+            settings |= {"is_flag": True, "default": declared.default}
         else:
-            settings |= {"multiple": kind.many, "required": one.required}
+            settings |= {"multiple": kind.many, "required": declared.required}
             if kind.bare is not None:
                 settings |= {"is_flag": False, "flag_value": kind.bare}
-        return Option([*one.words.split(), one.name], help=one.about, **settings)
-    metavar = settings["metavar"] if one.required else f"[{settings['metavar']}]"
+        names = [*declared.words.split(), declared.name]
+        return Option(names, help=declared.about, **settings)
+    metavar = settings["metavar"] if declared.required else f"[{settings['metavar']}]"
     settings |= {"metavar": f"{metavar}...", "nargs": -1} if kind.many else {"metavar": metavar}
-    return click.Argument([one.name], required=one.required, **settings)
+    return click.Argument([declared.name], required=declared.required, **settings)
 
 
 def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
@@ -340,14 +347,14 @@ def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     return call.respond(result)
 
 
-def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **own: Any) -> Result:
-    """Carry out a verb with what was typed; ``own`` are typed options that it does not have."""
+def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **more: Any) -> Result:
+    """Carry out a verb with what was typed; ``more`` are typed options that it does not have."""
     name, known = declared.name, declared.at(COMMAND)
     call.anonymous = declared.is_for_anyone(given)
     values, reads = read_values(known, call, given, what="the command"), declared.only_reads(given)
     call.anonymous |= name == "config" and "ledger" not in values
     typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
-    call.called = Called(verb=name, values=typed, more=own)
+    call.called = Called(verb=name, values=typed, more=more)
     result: Result = declared.function(call, **values)
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
@@ -357,7 +364,8 @@ def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **ow
 
 
 def _check_layer(call: Call, _values: Mapping[str, Any], result: Result) -> Result:
-    call.check_layer(call.ledger.known_look)  # which was read just now
+    # The ledger was read just now.
+    call.check_layer(call.ledger.known_look)
     return result
 
 

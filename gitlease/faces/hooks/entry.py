@@ -32,17 +32,22 @@ def run_hook(argv: Sequence[str], opener: Callable[[], wiring.HookContext] | Non
         return USAGE
     context, failure = None, NOT_CHECKED.get(name, "not done")
     try:
-        if _answers_probe(name):
-            return BLOCKED  # so that a user's script with our lines stops there
+        if answer := wiring.probe_answer(name, os.path.abspath(sys.argv[0])):
+            if sys.stderr is not None:
+                print(answer, file=sys.stderr, flush=True)
+            # So that a user's script with our lines stops there.
+            return BLOCKED
         context = (opener or wiring.open_hooks)()
-        if context.environ.get("GITLEASE_SKIP"):  # for hook managers, which bypass our shim
+        # For hook managers, which bypass our shim.
+        if context.environ.get("GITLEASE_SKIP"):
             return 0
         status = act(context, args)
         _say_or_leave(context, name, context.guard.lost())
     except NotARepository:
         return 0
     except GitleaseError as error:
-        if context is not None or name in NOT_CHECKED:  # if opening fails, one hook reports it
+        # If opening fails, all hooks of a commit would report it: those that check do.
+        if context is not None or name in NOT_CHECKED:
             hints = (f"hint: {hint}" for hint in error.hints)
             _say_or_leave(context, name, [f"{failure}: {error.message}", *hints])
         return 0
@@ -64,13 +69,6 @@ def _say_or_leave(context: wiring.HookContext | None, name: str, texts: Sequence
         return
     for text in texts:
         say(text)
-
-
-def _answers_probe(name: str) -> bool:
-    said = wiring.probe_answer(name, os.path.abspath(sys.argv[0]))
-    if said and sys.stderr is not None:
-        print(said, file=sys.stderr, flush=True)
-    return bool(said)
 
 
 def pre_commit(context: wiring.HookContext, args: Sequence[str]) -> int:
@@ -107,8 +105,9 @@ def pre_push(context: wiring.HookContext, args: Sequence[str]) -> int:
     """Check the pushed commits with the remote's current ledger."""
     report_inbox(context)
     remote = args[0] if args else ""
+    # Already judged by `gitlease push`.
     if remote and context.environ.get(push.JUDGED) == remote:
-        return 0  # already judged by `gitlease push`
+        return 0
     decision = context.hooks.pre_push(_stdin_lines(), remote)
     report(context, decision, "push")
     if decision.blocked:
@@ -134,7 +133,8 @@ def post(context: wiring.HookContext, args: Sequence[str]) -> int:
 
 def post_merge(context: wiring.HookContext, args: Sequence[str]) -> int:
     """Complete leases of what a merge or a pull brought, in the background."""
-    if not _renew(context):  # a heartbeat does so, too
+    # A heartbeat does so, too.
+    if not _renew(context):
         context.look_for_landed(pushed=False)
     return 0
 

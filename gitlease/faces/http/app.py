@@ -58,8 +58,9 @@ class GatewayApp:
         self._tools = _tools(self.handler, follower, self._streams)
 
     def routes(self) -> list[BaseRoute]:
-        found: list[BaseRoute] = [
+        routes: list[BaseRoute] = [
             Route(
+                # A path is a resource, with slashes of its own.
                 x.path.replace("{key}", "{key:path}"),
                 x.endpoint(self.handler),
                 methods=[x.method],
@@ -68,7 +69,7 @@ class GatewayApp:
         ]
         stream = events.stream(self.follower, self._access, self._streams, self._closing)
         return [
-            *found,
+            *routes,
             *spor.routes(self.handler),
             *openintent.routes(self.handler, stream),
             *lfs.routes(self.handler),
@@ -165,8 +166,8 @@ def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[Base
         return PlainTextResponse("ok\n")
 
     async def readyz(_request: Request) -> Response:
-        found = [text for app in apps if (text := await app.trouble())]
-        return PlainTextResponse(f"{found[0]}\n" if found else "ok\n", 503 if found else 200)
+        texts = [text for app in apps if (text := await app.trouble())]
+        return PlainTextResponse(f"{texts[0]}\n" if texts else "ok\n", 503 if texts else 200)
 
     public = {"/openapi.json": openapi_json, "/healthz": healthz, "/readyz": readyz}
     return [Route(path, apps[0].public(answer)) for path, answer in public.items()]
@@ -187,6 +188,8 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         for app in apps.values():
+            # Before the first request: what an earlier process left decides what a repeated one is
+            # told.
             await anyio.to_thread.run_sync(app.gateway.settle)
         async with contextlib.AsyncExitStack() as stack:
             for app in apps.values():
@@ -207,7 +210,8 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
             Exception: _fault,
         },
     )
-    made.router.redirect_slashes = False  # an open redirect: to any host named
+    # An open redirect: to any host named.
+    made.router.redirect_slashes = False
     return made
 
 
@@ -245,16 +249,14 @@ MOST_IDLE_OF_PEER = 200  # connections of one address without a request; the old
 
 
 def hosts_of(host: str, names: Sequence[str] = ()) -> Callable[[str], bool]:
-    """True if requests to a gateway listening at ``host`` may be addressed to another name of it.
-
-    DNS rebinding needs a name, so beyond loopback every IP address is accepted.
-    """
+    """Return a test of whether requests to a gateway at ``host`` may be addressed to a name."""
     known = {"localhost", "127.0.0.1", "::1", host.lower(), *(x.lower() for x in names)}
     if is_loopback(host):
         return known.__contains__
     known.add(socket.gethostname().lower())
 
     def is_known(name: str) -> bool:
+        # DNS rebinding needs a name, so beyond loopback every IP address is accepted.
         with contextlib.suppress(ValueError):
             return name in known or bool(ip_address(name))
         return False
@@ -281,27 +283,28 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host. Raises Invalid if they cannot."""
-    found, why = list[socket.socket](), ""
+    sockets, why = list[socket.socket](), ""
     try:
         places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         places, why = [], getattr(error, "strerror", None) or "unknown host"
     for family, at in dict.fromkeys((family, str(at[0])) for family, _, _, _, at in places):
         try:
-            one = socket.create_server((at, port), family=family)
-            found.append(one)
+            opened = socket.create_server((at, port), family=family)
+            sockets.append(opened)
             # Accepted connections inherit it; asyncio sets it for its own sockets only. Without it
             # the second part of each answer would wait 40 ms for the acknowledgement of the first.
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:  # IPv6 may be off; but a port in use belongs to another server
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            # IPv6 may be off; but a port in use belongs to another server.
             why = os.strerror(error.errno) if error.errno else str(error)
             if error.errno == errno.EADDRINUSE:
                 break
     else:
-        if found:
-            return found
-    for one in found:
-        one.close()
+        if sockets:
+            return sockets
+    for opened in sockets:
+        opened.close()
     raise Invalid(
         f"cannot listen at {host}, port {port}: {why}",
         hints=("choose another address: gitlease serve --host HOST --port PORT",),
@@ -319,13 +322,16 @@ class PatientProtocol(H11Protocol):
         self._expect_head()
         self._heard, peer = self.loop.time(), self._peer()
         alike = [x for x in self.connections if isinstance(x, PatientProtocol)]
-        idle = [x for x in alike if x._peer() == peer and x._is_idle()]
-        if len(idle) > MOST_IDLE_OF_PEER:
-            min(idle, key=lambda x: x._heard).transport.close()
-
-    def _is_idle(self) -> bool:
         # One that is being closed is still among the connections for a turn of the loop.
-        return self._has_no_request() and not self.transport.is_closing()
+        idle = [
+            x
+            for x in alike
+            if x._peer() == peer and x._has_no_request() and not x.transport.is_closing()
+        ]
+        if len(idle) > MOST_IDLE_OF_PEER:
+            # One address cannot take all files of the process, and a client that reconnects is
+            # served.
+            min(idle, key=lambda x: x._heard).transport.close()
 
     def _peer(self) -> object:
         at = self.transport.get_extra_info("peername")
@@ -388,12 +394,14 @@ def serve(
     end = server.handle_exit
 
     def end_in_order(number: int, frame: FrameType | None) -> None:
-        for app in apps.values():  # open streams would delay the end
+        # Open streams would delay the end.
+        for app in apps.values():
             app.end_streams()
         end(number, frame)
 
     server.handle_exit = end_in_order  # type: ignore[method-assign,assignment]
-    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
+    # Uvicorn raises them again once it has drained.
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run(sockets)
     return 0 if server.started else 1

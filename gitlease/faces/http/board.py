@@ -66,7 +66,7 @@ class CurrentBoard:
         )
 
     def read(self, *, ask: bool = False) -> tuple[LedgerView, BoardView]:
-        """The board and the look it was made from.
+        """The board and the view it was made from.
 
         ``ask`` fetches from the remote unless a follower does so already; if it cannot be reached,
         the board says so. Raises Unavailable if no state of the ledger is known.
@@ -79,17 +79,13 @@ class CurrentBoard:
                 trouble = error.message
         with self._lock:
             if self._made is None or trouble or self.is_due():
-                self._made = self._make(trouble or self._trouble())
-            _, _, look, board = self._made
-        return look, replace(board, now=self._gateway.clock.now().wall_ms)
-
-    def _make(self, trouble: str) -> tuple[Instant, str, LedgerView, BoardView]:
-        session = self.session
-        look = session.known_look()
-        if look is None:
-            raise Unavailable(trouble or "the ledger has not been read yet")
-        board = make_board(session, look, trouble=trouble)
-        return look.moment.now, look.head.version, look, board
+                trouble, session = trouble or self._trouble(), self.session
+                if (view := session.known_look()) is None:
+                    raise Unavailable(trouble or "the ledger has not been read yet")
+                made = make_board(session, view, trouble=trouble)
+                self._made = view.moment.now, view.head.version, view, made
+            _, _, view, board = self._made
+        return view, replace(board, now=self._gateway.clock.now().wall_ms)
 
     def _trouble(self) -> str:
         return self._follower.trouble.message if self._follower.trouble else ""
@@ -127,7 +123,11 @@ class BoardPages:
             except GitleaseError as error:
                 lines = [escape(text) for text in (error.message, *error.hints)]
                 response = _notice("The board cannot be shown", lines, http_of(error.code))
-            _protect(response)
+            response.headers["Cache-Control"] = "no-store"
+            response.headers["Referrer-Policy"] = "no-referrer"
+            response.headers["X-Content-Type-Options"] = "nosniff"
+            response.headers["X-Frame-Options"] = "DENY"
+            response.headers["X-Accel-Buffering"] = "no"
             return response
 
         return guarded
@@ -150,11 +150,13 @@ class BoardPages:
 
     async def _open(self, request: Request, link: str) -> Response:
         self._access.admit(request.headers, LINK, secret=link)
-        if request.method == "HEAD":  # asks only whether the link is valid
+        # Asks only whether the link is valid, which stays so.
+        if request.method == "HEAD":
             return Response(status_code=204)
         secret = await anyio.to_thread.run_sync(self._redeem, link, time.time_ns() // 1_000_000)
         if secret is None:
             raise Refused(401, "unauthorized", "this link was used before, or has expired")
+        # So the link does not stay in the address bar, where it works no more.
         answer = RedirectResponse(request.url.path, status_code=303)
         answer.set_cookie(
             _cookie(request),
@@ -163,7 +165,8 @@ class BoardPages:
             path=request.url.path,
             secure=request.url.scheme == "https",
             httponly=True,
-            samesite="lax",  # links on other pages lead here as well
+            # Links on other pages lead here as well.
+            samesite="lax",
         )
         return answer
 
@@ -186,12 +189,14 @@ class BoardPages:
         while not self._closing.is_set() and self._access.is_still_valid(
             {}, secret=request.cookies.get(_cookie(request))
         ):
+            # Before the board is read: what changes meanwhile wakes the stream once more.
             changed.clear()
             if sent is None or self._current.is_due():
                 try:
                     look, board = await anyio.to_thread.run_sync(self._current.read)
                 except GitleaseError:
-                    return  # the page itself says why
+                    # The page itself says why.
+                    return
                 if board != sent:
                     sent, silent = board, 0.0
                     yield await anyio.to_thread.run_sync(self._event, look, board, view, base)
@@ -233,7 +238,7 @@ class BoardPages:
 
 
 def _cookie(request: Request) -> str:
-    """The cookie's name, with the port: browsers send a host's cookies to all of its ports."""
+    # With the port: browsers send a host's cookies to all of its ports.
     return f"gitlease_board_{request.url.port or 'default'}"
 
 
@@ -246,11 +251,3 @@ def _notice(title: str, lines: list[str], status: int) -> Response:
     answer = HTMLResponse(page.notice(title, lines), status)
     answer.headers["Content-Security-Policy"] = page.policy(script=False)
     return answer
-
-
-def _protect(response: Response) -> None:
-    response.headers["Cache-Control"] = "no-store"
-    response.headers["Referrer-Policy"] = "no-referrer"
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["X-Frame-Options"] = "DENY"
-    response.headers["X-Accel-Buffering"] = "no"

@@ -1,8 +1,4 @@
-"""The part that the APIs for other systems' clients share: their requests and routes.
-
-Requests are read leniently, since those clients send fields of their own. The token alone
-determines the holder, whatever a body says.
-"""
+"""The part that the APIs for other systems' clients share: their requests and routes."""
 
 from __future__ import annotations
 
@@ -54,6 +50,8 @@ class CompatRequest:
         self.gateway, self.caller, self.headers = gateway, caller, request.headers
         self.path: Mapping[str, str] = request.path_params
         self.query: Mapping[str, str] = request.query_params
+        # Read leniently, since those clients send fields of their own. The token alone determines
+        # the holder, whatever a body says.
         self.body: Mapping[str, Any] = body
 
     def at(self, **path: str) -> CompatRequest:
@@ -95,6 +93,7 @@ class CompatRequest:
         task = find_task(edges.files.read(), resource, lenient=True) or edges.away(resource)
         if task is not None or given or not edges.is_unknown(Planned(resource=resource)):
             return task
+        # The remote is asked only where what is known does not tell.
         known = is_in_ledger(session.known_look(), resource)
         if not known and not is_in_ledger(session.look(), resource):
             raise NotFound(f"there is no task {resource}", resource=resource.text)
@@ -139,17 +138,18 @@ def telling_sessions(verb: CompatVerb) -> CompatVerb:
     """The verb; a refusal for the sake of another session of the caller's person names it."""
 
     @wraps(verb)
-    def told(asked: CompatRequest) -> CompatAnswer:
+    def with_session(asked: CompatRequest) -> CompatAnswer:
         try:
             return verb(asked)
         except (LeaseHeld, NotHolder) as error:
             view = error.lease
             if view is not None and same_person(view.holder, asked.caller.email):
+                # Else they would read that they are refused for the sake of themselves.
                 whose = f"your own session {view.session}" if view.session else "you"
                 raise error.with_(message=f"{error.message} ({whose})") from None
             raise
 
-    return told
+    return with_session
 
 
 def compat_routes(

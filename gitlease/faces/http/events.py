@@ -73,6 +73,7 @@ def stream(
             stack.enter_context(streams.opened(token.id))
             events, leave = await _listen(follower, after, threads)
             stack.callback(leave)
+            # The stream outlives this call, and ends what it has opened itself.
             end = stack.pop_all().close
         return EventStream(
             _lines(events, closing, lambda: access.is_still_valid(request.headers)), end
@@ -87,6 +88,7 @@ def _last_seen(event_id: str | None) -> tuple[int, int] | None:
     revision, _, n = event_id.partition("-")
     if not (revision.isascii() and revision.isdigit() and n.isascii() and n.isdigit()):
         raise UsageError("Last-Event-ID must be the id of an event: REVISION-N")
+    # No revision has so many digits, and int() refuses very long ones.
     return int(revision[:18]), int(n[:9])
 
 
@@ -103,6 +105,7 @@ async def _listen(
             events.put_nowait(None)
 
     def notify(event: FollowedEvent) -> None:
+        # From the follower's thread, which must not touch a queue of the loop.
         loop.call_soon_threadsafe(put, event)
 
     leave = await anyio.to_thread.run_sync(lambda: follower.listen(notify, after), limiter=threads)
@@ -117,18 +120,19 @@ async def _lines(
     silent = 0.0
     yield "retry: 2000\n: listening\n\n"
     while not closing.is_set() and may_listen():
-        one: FollowedEvent | None = None
+        event: FollowedEvent | None = None
         with anyio.move_on_after(LOOK) as waited:
-            one = await events.get()
+            event = await events.get()
         if waited.cancelled_caught:
             silent += LOOK
             if silent >= SILENT:
                 silent = 0.0
                 yield ": still here\n\n"
             continue
-        if one is None:
-            return  # too slow: the client reconnects, and continues after its last event
-        yield _event(one)
+        # Too slow: the client reconnects, and continues after its last event.
+        if event is None:
+            return
+        yield _event(event)
 
 
 def _event(event: FollowedEvent) -> str:

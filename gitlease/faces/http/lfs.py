@@ -5,8 +5,7 @@ whole repository: the ref that a request names is ignored, as Git LFS itself adv
 
 A lock lasts for the ledger's longest TTL, and a running gateway renews it: users of Git LFS expect
 it to last until it is unlocked. With the setting ``lfs.lock_ttl`` it lasts that long, and only the
-requests of its owner renew it. The client takes an answer with a ``message`` for a refusal, so a
-granted lock has ``expires_at`` instead, which the client does not show.
+requests of its owner renew it.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from gitlease.verbs.table import http_of
 ROOT = "/lfs"
 MEDIA = "application/vnd.git-lfs+json"
 REASON = "git lfs lock"
-HOST = "git-lfs"  # where a lock was claimed; its owner's later claims keep that, not the reason
+# Where a lock was claimed: its owner's later claims keep that, and not the reason.
+HOST = "git-lfs"
 PAGE, LONGEST_PAGE = 100, 1_000
 LOOKS_IN_TTL, SHORTEST_PAUSE, LONGEST_PAUSE = 8, 2.0, 60.0  # of the gateway's renewals; seconds
 
@@ -65,6 +65,7 @@ def routes(handler: RequestHandler) -> list[BaseRoute]:
                 "this gateway has locks, not objects: gitlease help lfs says where they may be"
             )
             raise Refused(501, "not_found", message)
+        # Git LFS knows one address for locks and objects. 307 keeps the method and the body.
         return RedirectResponse(f"{server.rstrip('/')}/objects/batch", 307)
 
     async def nothing(_request: Request) -> Response:
@@ -90,17 +91,19 @@ Lock = dict[str, Any]  # as the API has it
 def locks_of(view: LeaseView) -> list[Lock]:
     """The locks that a lease is: one of each path, of which those of a name have a number."""
     resource = parse_resource(view.resource)
-    own = [] if resource.pattern is None else [(view.lease_id, resource.pattern)]
+    whole = [] if resource.pattern is None else [(view.lease_id, resource.pattern)]
     more = [(f"{view.lease_id}-{n}", path) for n, path in enumerate(view.paths, 1)]
     return [
         {
             "id": id,
-            "path": parse(text).path or text,  # a pattern, by whose name no file is pushed
+            # Of a pattern its text, by whose name no file is pushed.
+            "path": parse(text).path or text,
             "locked_at": utc_text(view.claimed_at),
             "owner": {"name": view.holder},
+            # Not in a ``message``: the client takes an answer with one for a refusal.
             "expires_at": utc_text(view.expires_at),
         }
-        for id, text in (*own, *more)
+        for id, text in (*whole, *more)
     ]
 
 
@@ -119,12 +122,12 @@ def create_lock(asked: CompatRequest) -> CompatAnswer:
 
 
 def list_locks(asked: CompatRequest) -> CompatAnswer:
-    id, path, found = asked.query.get("id"), asked.query.get("path"), [x for x, _ in _locks(asked)]
+    id, path, locks = asked.query.get("id"), asked.query.get("path"), [x for x, _ in _locks(asked)]
     if id:
-        found = [x for x in found if x["id"] == id]
+        locks = [x for x in locks if x["id"] == id]
     if path:
-        found = [x for x in found if fold(x["path"]) == fold(path)]
-    page, more = _page(found, asked.query)
+        locks = [x for x in locks if fold(x["path"]) == fold(path)]
+    page, more = _page(locks, asked.query)
     return 200, {"locks": page, **more}
 
 
@@ -149,14 +152,14 @@ def unlock(asked: CompatRequest) -> CompatAnswer:
         raise NotFound(f"there is no lock {shown(id)}: it was unlocked, or has lapsed")
     (lock, view), door = known[id], asked.door()
     path, resource = lock["path"], parse_resource(view.resource)
-    own = same_person(view.holder, asked.caller.email)
-    if not own and not force:
+    is_own = same_person(view.holder, asked.caller.email)
+    if not is_own and not force:
         who = f"{view.holder} until {utc_text(view.expires_at)}; --force is for the ledger's admins"
         raise Refused(403, "forbidden", f"{path} is locked by {who}")
     if not resource.is_path:
         whose = f"the lease {resource} of {view.holder}, and ends with it"
         raise Refused(403, "forbidden", f"{path} is locked by {whose}")
-    if own:
+    if is_own:
         door.check_condition(resource, view.token, view.scope, held=False)
         carry_out("release", door, resources=[resource], scope=view.scope)
     else:
@@ -216,11 +219,13 @@ def refused(error: Failure) -> Response:
     if isinstance(error, Refused):
         headers = dict(error.headers)
         if error.status == 401:
+            # With it Git LFS asks git's credential helpers, instead of failing.
             headers["LFS-Authenticate"] = 'Basic realm="gitlease"'
             body["message"] += "; Git LFS sends it as the password of any user"
         return JSONResponse(body, error.status, headers=headers, media_type=MEDIA)
     status, view = http_of(error.code), error.lease
-    if status == 412:  # its lease has ended, or is another one by now
+    # Its lease has ended, or is another one by now.
+    if status == 412:
         status = 409
     if status == 409 and view is not None:
         if view.state == State.ACTIVE.value:
@@ -243,8 +248,10 @@ def is_lock(lease: Lease) -> bool:
 
 def renew_locks(gateway: Gateway, holder: str) -> None:
     """Renew what a person has locked, if a third of its time is over."""
-    with contextlib.suppress(GitleaseError):  # a question is answered without a renewal, too
+    # A question is answered without a renewal, too.
+    with contextlib.suppress(GitleaseError):
         held = [*dict.fromkeys(x.resource for x in gateway.held(holder) if is_lock(x))]
+        # One push renews no more than a claim may name.
         for start in range(0, len(held), MOST_NAMES):
             gateway.renew(gateway.session(holder), held[start : start + MOST_NAMES])
 
@@ -276,6 +283,7 @@ async def keep(gateway: Gateway) -> None:
         await asyncio.sleep(pause)
         try:
             pause = await anyio.to_thread.run_sync(keep_locks, gateway, abandon_on_cancel=True)
-        except Exception:  # a damaged record, say, which may be repaired while this runs
+        except Exception:
+            # A damaged record, say, which may be repaired while this runs.
             logging.getLogger("gitlease").exception("the locks of Git LFS were not renewed")
             pause = LONGEST_PAUSE

@@ -4,9 +4,7 @@ An intent is a task, or any name where the project does not require tasks. ``POS
 no task file and no record: it returns an id made of the title, a random part, and a checksum by
 which any gateway recognises it later. Only the leases of such an intent are stored.
 
-``X-Agent-ID`` is the session, so that two agents with one token exclude each other. The token
-determines the holder; ``created_by`` and ``agent_id`` of a body are ignored. Times are UTC without
-a zone: the SDK compares them with ``datetime.now()``.
+The token determines the holder; ``created_by`` and ``agent_id`` of a body are ignored.
 """
 
 from __future__ import annotations
@@ -80,11 +78,11 @@ def routes(
     handler: RequestHandler, stream: Callable[[Request], Awaitable[Response]]
 ) -> list[BaseRoute]:
     """The endpoints of a gateway for OpenIntent's clients; ``stream`` is the gateway's events."""
-    one, many = "/intents/{intent}", "/intents/{intent}/leases"
+    intent, many = "/intents/{intent}", "/intents/{intent}/leases"
     verbs = (
         ("GET", "/intents", list_intents),
         ("POST", "/intents", create_intent),
-        ("GET", one, get_intent),
+        ("GET", intent, get_intent),
         ("GET", many, list_leases),
         ("POST", many, acquire),
         ("PATCH", many + "/{lease}", renew),
@@ -98,7 +96,8 @@ def routes(
     async def subscribe(request: Request) -> Response:
         response = await stream(request)
         if isinstance(response, StreamingResponse):
-            intent = request.path_params.get("intent")  # an agent gets the events of all intents
+            # An agent gets the events of all intents.
+            intent = request.path_params.get("intent")
             wanted = None if intent is None else fold(intent)
             response.body_iterator = _translated(response.body_iterator, wanted)
         return response
@@ -109,9 +108,10 @@ def routes(
         "/intents/{intent}/subscribe",
         "/subscribe/intents/{intent}",
     )
-    found = [(method, root + path, verb) for root in ROOTS for method, path, verb in verbs]
+    # The RFC's table says /v1, and its own SDK asks below /api/v1.
+    each = [(method, root + path, verb) for root in ROOTS for method, path, verb in verbs]
     return [
-        *compat_routes(handler, "openintent", found, refused),
+        *compat_routes(handler, "openintent", each, refused),
         Route(
             "/.well-known/openintent.json", handler.endpoint("openintent_root", discover, refused)
         ),
@@ -159,9 +159,9 @@ def list_intents(asked: CompatRequest) -> CompatAnswer:
     """The tasks; other names are not listed."""
     wanted, start = asked.query.get("status"), asked.number("offset", 0)
     tasks = _door(asked).ledger.edges.everywhere().tasks
-    found = [_intent(x.resource, x) for x in tasks]
-    found = [x for x in found if wanted in (None, x["status"])]
-    return 200, {"intents": found[start : start + asked.number("limit", 100)]}
+    intents = [_intent(x.resource, x) for x in tasks]
+    intents = [x for x in intents if wanted in (None, x["status"])]
+    return 200, {"intents": intents[start : start + asked.number("limit", 100)]}
 
 
 # --- leases -------------------------------------------------------------------------------------
@@ -187,24 +187,25 @@ def acquire(asked: CompatRequest) -> CompatAnswer:
 def renew(asked: CompatRequest) -> CompatAnswer:
     """Renew a lease that this agent still holds."""
     _check_fields(asked, DURATIONS)
-    door, found, seconds = _door(asked), _found(asked), _duration(asked)
-    resource, scope = found.resource, found.scope
-    if found.answers_to(door.ledger.actor):
-        door.check_condition(resource, found.token, scope, held=False)
+    door, active, seconds = _door(asked), _active_lease(asked), _duration(asked)
+    resource, scope = active.resource, active.scope
+    if active.answers_to(door.ledger.actor):
+        door.check_condition(resource, active.token, scope, held=False)
     result = carry_out("renew", door, resources=[resource], scope=scope, ttl=seconds)
     return 200, lease(result.leases[0])
 
 
 def release(asked: CompatRequest) -> CompatAnswer:
     try:
-        found = _found(asked)
+        active = _active_lease(asked)
     except NotFound:
+        # A second DELETE succeeds like the first, and so does that of a lease that was taken.
         if taken_from(_door(asked).ledger, _resource(asked)) is None:
             raise
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
-    terms = {"resources": [found.resource], "scope": found.scope}
+    terms = {"resources": [active.resource], "scope": active.scope}
     result = carry_out("release", _door(asked), **terms)
-    return 200, {"message": "Lease released", "id": found.lease_id, **warnings_in(result)}
+    return 200, {"message": "Lease released", "id": active.lease_id, **warnings_in(result)}
 
 
 def list_leases(asked: CompatRequest) -> CompatAnswer:
@@ -212,6 +213,7 @@ def list_leases(asked: CompatRequest) -> CompatAnswer:
     resource = _resource(asked)
     asked.task(resource, given=_title_of(resource) is not None)
     reading = read_leases(_door(asked).ledger, resource=resource, ended=True)
+    # In an object: the SDK fails on a bare list.
     return 200, {"leases": [*map(lease, reading.leases), *map(_ended, reading.ended)]}
 
 
@@ -225,11 +227,11 @@ def lease(view: LeaseView) -> dict[str, Any]:
     return _shape(view, view.lease_id, status, view.claimed_at, view.expires_at, ended)
 
 
-def _ended(one: EndedLease) -> dict[str, Any]:
+def _ended(ended: EndedLease) -> dict[str, Any]:
     # The audit trail has no ids of leases. The SDK wants a time of expiry: that of its end.
-    since = None if one.claimed_at is None else moment_of(one.claimed_at)
-    until = moment_of(one.ended_at)
-    return _shape(one, None, one.state.value, since, until, until)
+    since = None if ended.claimed_at is None else moment_of(ended.claimed_at)
+    until = moment_of(ended.ended_at)
+    return _shape(ended, None, ended.state.value, since, until, until)
 
 
 def _shape(
@@ -255,12 +257,13 @@ def _shape(
 
 
 def refused(error: Failure) -> Response:
-    """A refusal as the SDK reads it: a 409 with the word lease is a conflict of leases."""
+    """A refusal as the SDK reads it."""
     body: dict[str, Any] = {"error": error.code, "message": without_paths(error.message)}
     if isinstance(error, Refused):
         return JSONResponse(body, error.status, headers=error.headers)
     status = http_of(error.code)
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
+        # The SDK takes a 409 for a conflict of leases only with the word lease in its body.
         status, view = 409, error.lease
         body["message"] = (
             f"the lease was refused: {without_paths(error.message)}{blocks_until(error)}"
@@ -290,6 +293,7 @@ def _intent(resource: Resource, task: Task | None, *, done: bool = False) -> dic
 
 
 def _naive(at: datetime) -> str:
+    # UTC without a zone: the SDK compares times with ``datetime.now()``.
     return at.replace(tzinfo=None).isoformat()
 
 
@@ -328,6 +332,7 @@ def _event(fields: dict[str, str], intent: str | None) -> str:
 
 
 def _door(asked: CompatRequest) -> GatewayDoor:
+    # As a session, so that two agents with one token exclude each other.
     return asked.door(asked.headers.get(AGENT) or None)
 
 
@@ -338,12 +343,12 @@ def _resource(asked: CompatRequest) -> Resource:
         raise NotFound(f"no intent {shown(asked.path['intent'])}") from None
 
 
-def _found(asked: CompatRequest) -> Lease:
+def _active_lease(asked: CompatRequest) -> Lease:
     resource, id = _resource(asked), asked.path["lease"]
     ledger = asked.gateway.store.fetch(asked.gateway.layer).ledger
-    for one in ledger.leases_of(resource) if ledger else ():
-        if one.lease_id == id and one.state is State.ACTIVE:
-            return one
+    for active in ledger.leases_of(resource) if ledger else ():
+        if active.lease_id == id and active.state is State.ACTIVE:
+            return active
     raise NotFound(f"{resource} no longer has a lease {shown(id)}", resource=resource.text)
 
 
@@ -355,6 +360,7 @@ def _check_fields(asked: CompatRequest, known: Collection[str]) -> None:
 def _duration(asked: CompatRequest) -> int:
     given = {x: asked.body[x] for x in DURATIONS if asked.body.get(x) is not None}
     name, seconds = next(iter(given.items()), (DURATIONS[0], DURATION))
+    # By their text: 60 and 60.0, or 1 and true, are equal in Python.
     if len({*map(repr, given.values())}) > 1:
         raise UsageError(f"{' and '.join(DURATIONS)} are one and the same: send one of them")
     if isinstance(seconds, bool) or not isinstance(seconds, int):
@@ -364,10 +370,10 @@ def _duration(asked: CompatRequest) -> int:
 
 def _title_of(resource: Resource) -> str | None:
     """The title in an id that a gateway gave; None for other names."""
-    found = re.fullmatch(_GIVEN, resource.key)
-    if found is None or _check(found[1], found[2]) != found[3]:
+    match = re.fullmatch(_GIVEN, resource.key)
+    if match is None or _check(match[1], match[2]) != match[3]:
         return None
-    return found[1].replace("-", " ") or resource.text
+    return match[1].replace("-", " ") or resource.text
 
 
 def _check(words: str, part: str) -> str:

@@ -106,7 +106,8 @@ class Access:
             )
         token = self._find(secret)
         if token is None:
-            self._count("")  # all guesses share one rate
+            # All guesses share one rate.
+            self._count("")
             raise _unknown_token()
         if not set(scopes).intersection(token.scopes):
             check_scope(token, scopes[0])
@@ -126,7 +127,8 @@ class Access:
     def _find(self, secret: str) -> Token | None:
         try:
             return self._find_token(secret, time.time_ns() // 1_000_000)
-        except GitleaseError as error:  # its message names files, which stay private
+        except GitleaseError as error:
+            # Its message names files, which stay private.
             logging.getLogger("gitlease").error("%s", error)
             raise Refused(500, "invalid", "the tokens of this gateway cannot be read") from None
 
@@ -144,17 +146,18 @@ class Access:
                 "gitlease serve --allow-host NAME, on the gateway's machine",
             )
         origin = headers.get("origin")
+        # A browser sends its cookies for this host with requests of any page: only ours may ask.
         if origin is not None and origin.partition("://")[2] != host:
             raise Refused(403, "wrong_origin", "pages of other sites may not send requests here")
 
     def _count(self, token: str) -> None:
         now = time.monotonic()
         with self._lock:
-            left, at = self._buckets.get(token, (self.burst, now))
-            left = min(self.burst, left + (now - at) * self.rate)
-            self._buckets[token] = (left - 1.0 if left >= 1.0 else left), now
-        if left < 1.0:
-            seconds = math.ceil((1.0 - left) / self.rate)
+            allowed, at = self._buckets.get(token, (self.burst, now))
+            allowed = min(self.burst, allowed + (now - at) * self.rate)
+            self._buckets[token] = (allowed - 1.0 if allowed >= 1.0 else allowed), now
+        if allowed < 1.0:
+            seconds = math.ceil((1.0 - allowed) / self.rate)
             raise Refused(
                 429,
                 "too_many_requests",
@@ -181,7 +184,7 @@ def _unknown_token() -> Refused:
 
 
 def _secret(headers: Mapping[str, str]) -> str | None:
-    # Bearer, the password of Basic, or X-API-Key.
+    # Bearer, the password of Basic (Git LFS), or X-API-Key (OpenIntent).
     kind, _, rest = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and rest.strip():
         return rest.strip()
@@ -258,6 +261,7 @@ class RequestHandler:
             except (Refused, GitleaseError) as error:
                 response = failed(error)
             except ClientDisconnect:
+                # Nobody reads it. It counts neither as answered nor as failed.
                 return Response(status_code=499)
             self.counts[name, response.status_code] += 1
             return response
@@ -266,17 +270,15 @@ class RequestHandler:
 
     @contextlib.asynccontextmanager
     async def keyed(self, key: str | None, request: Request, data: Any) -> AsyncIterator[None]:
-        """One request of a key at a time; a key that had another request is refused.
-
-        As far as this gateway remembers: the ledger knows the key of what was carried out, but not
-        the fields of the request.
-        """
+        """One request of a key at a time; a key that had another request is refused."""
         if key is None:
             yield
             return
         headers = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
         whole = json.dumps([request.method, request.scope["path"], data, headers], sort_keys=True)
         digest = hashlib.sha256(whole.encode()).digest()
+        # As far as this gateway remembers: the ledger has the key of what was carried out, but not
+        # the fields of the request.
         first = key not in self._keyed
         known, lock = self._keyed.setdefault(key, (digest, anyio.Lock()))
         if known != digest:
@@ -288,7 +290,8 @@ class RequestHandler:
             async with lock:
                 yield
         except GitleaseError:
-            if first:  # the next one may be put right
+            # The next one with this key may be put right.
+            if first:
                 self._keyed.pop(key, None)
             raise
 
@@ -296,10 +299,10 @@ class RequestHandler:
         self, request: Request, caller: Token, act: Callable[[Callable[[], None]], T], *, wait: bool
     ) -> T:
         """Carry a request out in a thread; ``act`` is given what raises once it may not go on."""
-        threads, gone = self.threads, threading.Event()
+        threads, has_left = self.threads, threading.Event()
 
         def check() -> None:
-            if gone.is_set():
+            if has_left.is_set():
                 raise ClientDisconnect
             if self.closing.is_set():
                 raise Unavailable("this gateway is being stopped", hints=("try again",))
@@ -307,42 +310,44 @@ class RequestHandler:
 
         with contextlib.ExitStack() as stack:
             if wait:
-                threads = self.waits  # so that waits never delay a renewal
+                # Threads of their own, so that waits never delay a renewal.
+                threads = self.waits
                 stack.enter_context(self.waiting(caller.id))
-                watch = asyncio.create_task(_notice_leaving(request, gone))
+                watch = asyncio.create_task(_notice_leaving(request, has_left))
                 stack.callback(watch.cancel)
             return await anyio.to_thread.run_sync(act, check, limiter=threads)
 
 
-async def _notice_leaving(request: Request, gone: threading.Event) -> None:
+async def _notice_leaving(request: Request, has_left: threading.Event) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         continue
-    gone.set()
+    has_left.set()
 
 
 async def body_of(request: Request) -> Any:
     """The JSON of a body, ``{}`` for an empty one. Raises UsageError and Refused."""
-    found = b""
+    data = b""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
-                found += part
-                if len(found) > MOST_BYTES:
+                data += part
+                if len(data) > MOST_BYTES:
                     raise Refused(413, "too_large", f"a body has at most {MOST_BYTES // 1024} KiB")
     except TimeoutError:
         raise Refused(408, "timeout", f"the body did not arrive within {BODY_SECONDS:g}s") from None
-    if not found.strip():
+    if not data.strip():
         return {}
     try:
-        return json.loads(found)
+        return json.loads(data)
     except (ValueError, RecursionError):
         raise UsageError("the body is not JSON") from None
 
 
 def operation_id(holder: str, key: str) -> str:
-    """The operation id of a keyed request; no other holder's key gives the same one."""
+    """The operation id of a keyed request."""
     if not 1 <= len(key) <= 255:
         raise UsageError("an Idempotency-Key has 1 to 255 characters")
+    # With the holder in it: nobody's key stands for another one's request.
     return hashlib.sha256(f"{fold(holder)}\0{key}".encode()).hexdigest()[:20]
 
 
@@ -365,6 +370,7 @@ def failed(error: Failure, fields: Collection[str] = (), *, in_query: bool = Fal
     if error.loss is not None:
         body["loss"] = error.loss.value
     if error.free_at_ms is not None:
+        # Rounded up: whoever comes a second early is refused once more.
         seconds = max(1, -(-error.free_at_ms // 1_000) - int(time.time()))
         body["retry_after"] = seconds
         headers["Retry-After"] = str(seconds)
@@ -402,7 +408,7 @@ def without_paths(text: str) -> str:
 
 def own_hints(hints: Iterable[str], known: Collection[str], *, in_query: bool = False) -> list[str]:
     """The hints that a request can follow, in fields: those with an unknown one are left out."""
-    found = []
+    worded = []
     for text in hints:
         if isinstance(text, Hint):
             if text.verb or not text.arguments.keys() <= {*known}:
@@ -411,5 +417,5 @@ def own_hints(hints: Iterable[str], known: Collection[str], *, in_query: bool = 
             if in_query:
                 words = "?" + urlencode({x: json.dumps(y) for x, y in text.arguments.items()})
             text = around(text.why, words)
-        found.append(without_paths(text))
-    return found
+        worded.append(without_paths(text))
+    return worded

@@ -118,11 +118,13 @@ class GatewayDoor(Door):
         """Carry out a change; if the ledger has the request's already, answer from the record."""
         before = False
         if verb in ("release", "done"):
-            self.ledger.look()  # a gateway that has just begun knows nothing of the ledger
+            # A gateway that has just begun knows nothing of the ledger.
+            self.ledger.look()
             before = bool(self._places(resources))
         try:
             with self.explained() if verb in KEEPING else contextlib.nullcontext():
-                if verb == "renew":  # most renewals are answered from the record
+                # Most renewals are answered from the record.
+                if verb == "renew":
                     answer = self.gateway.renew(self.ledger, resources, **terms)
                 else:
                     answer = act(self.ledger, resources)
@@ -146,26 +148,27 @@ class GatewayDoor(Door):
     ) -> Answer:
         """Return the answer of a change that the ledger has already.
 
-        A verb without resources chose its own. Raises LeaseLost if its lease has ended since, and
-        UsageError if the outcome is not one of the verb: then the key belongs to another request.
+        Raises LeaseLost if its lease has ended since, and UsageError for another request's key.
         """
         ledger = self.ledger
         head = ledger.store.fetch(ledger.layer)
         events = events_under(self._key, ledger.actor.holder, ledger.store, ledger.layer)
         names = [x.resource for x in events if x.resource is not None]
         wanted = [head.ledger.spelt(x) if head.ledger else x for x in resources]
+        # A verb without resources chose its own.
         wanted = wanted or [parse_resource(x) for x in dict.fromkeys(names)]
         others = {fold(x.text) for x in wanted} - {fold(x) for x in names}
+        # A key is all that the ledger has of a request: what it did must be what this one asks for.
         if outcome not in OUTCOMES[verb] or (events and others):
             raise other_request()
         if verb in ("release", "done", "note", "revoke"):
             return Answer(status="released" if verb == "release" else outcome, changed=False)
-        own = [self.gateway.own(ledger, x, scope) for x in wanted]
-        leases = [lease for some in own for lease in some]
+        each = [self.gateway.own(ledger, x, scope) for x in wanted]
+        leases = [lease for some in each for lease in some]
         granted = {x.token for x in events if x.kind in CLAIMED}
         if outcome in CLAIMED and not any(x.token in granted for x in leases):
             leases = []
-        if not leases or not all(own):
+        if not leases or not all(each):
             message = f"this request was carried out before ({outcome}), and its lease has ended"
             raise LeaseLost(message, resource=wanted[0].text if wanted else None)
         head = ledger.store.fetch(ledger.layer)
@@ -190,6 +193,7 @@ class GatewayDoor(Door):
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases."""
         events = queue.SimpleQueue[object]()
+        # Listening begins first: what happens while it is told is not missed.
         leave = self._follower.listen(events.put) if self._follower else lambda: None
         try:
             tell()
@@ -259,8 +263,9 @@ def carry_out(
     result = verb.function(door, **values)
     status = 201 if result.body.get("status") in CLAIMED else 200
     document = wire.success(verb.name, body=result.body, warnings=result.warnings)
-    one = len(result.leases) == 1 and result.leases[0].token  # a planned lease has none
-    if not one or (verb.only_reads(values) and not request.resource):
+    # A planned lease has no token.
+    one_token = len(result.leases) == 1 and result.leases[0].token
+    if not one_token or (verb.only_reads(values) and not request.resource):
         return status, document, {}
     only = {"lease": document["leases"][0]}
     return status, document | only, {"ETag": f'"{result.leases[0].token}"'}
@@ -284,14 +289,17 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
         about = parse_resource(f"path:{path}")
         covering = {x.lease_id for x in read_leases(door.ledger, resource=about).leases}
         views = [x for x in views if x.lease_id in covering]
-        ended = [x for x in ended if _overlaps(x, about)]
-    found = {_place(x): wire.lease(x) for x in views}
-    found |= {_place(x): wire.ended_lease(x) for x in ended}
+        # The audit trail has no further paths of a lease than its own.
+        patterns = [(x, parse_resource(word_anywhere(x.resource)).pattern) for x in ended]
+        covered = [about.pattern or ""]
+        ended = [x for x, y in patterns if y is not None and any_overlap([y], covered)]
+    leases = {_place(x): wire.lease(x) for x in views}
+    leases |= {_place(x): wire.ended_lease(x) for x in ended}
     if holder := values.get("holder"):
-        found = {x: y for x, y in found.items() if fold(y["holder"]) == fold(holder)}
-    places = sorted(x for x in found if x > after)
+        leases = {x: y for x, y in leases.items() if fold(y["holder"]) == fold(holder)}
+    places = sorted(x for x in leases if x > after)
     body = {
-        "leases": [found[x] for x in places[:limit]],
+        "leases": [leases[x] for x in places[:limit]],
         "next_cursor": places[limit - 1] if len(places) > limit else None,
     }
     return 200, wire.success("list", body=body, warnings=reading.warnings), {}
@@ -299,34 +307,29 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
 
 def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
     """Check who holds paths that are about to be changed; blocking leases come first."""
-    look = door.ledger.look()
-    view = Viewpoint(door.ledger.actor, look.policy, look.moment)
+    known = door.ledger.look()
+    view = Viewpoint(door.ledger.actor, known.policy, known.moment)
     touched = [Touched(x.pattern) for x in values["paths"] if x.pattern is not None]
-    live = [x for x in look.leases if x.state is State.ACTIVE]
-    found = view.judge(touched, live)
-    seen = {x.lease_id: v for x, v in zip(live, door.ledger.views_in(look.head, live), strict=True)}
+    live = [x for x in known.leases if x.state is State.ACTIVE]
+    findings = view.judge(touched, live)
+    views = zip(live, door.ledger.views_in(known.head, live), strict=True)
+    seen = {x.lease_id: y for x, y in views}
     body = {
-        "free": not any(x.severity is Severity.BLOCK for x in found),
+        "free": not any(x.severity is Severity.BLOCK for x in findings),
         "findings": [
             {
                 "path": x.path,
                 "severity": x.severity.value,
                 "lease": wire.lease(seen[x.lease.lease_id]),
             }
-            for x in found
+            for x in findings
         ],
     }
-    return 200, wire.success("check", body=body, warnings=look.warnings), {}
+    return 200, wire.success("check", body=body, warnings=known.warnings), {}
 
 
 def _place(lease: LeaseView | EndedLease) -> str:
     return f"{lease.resource}\t{lease.scope}\t{lease.token}"
-
-
-def _overlaps(ended: EndedLease, about: Resource) -> bool:
-    # The audit trail has no further paths of a lease.
-    pattern = parse_resource(word_anywhere(ended.resource)).pattern
-    return pattern is not None and any_overlap([pattern], [about.pattern or ""])
 
 
 # --- the routes -------------------------------------------------------------------------------
@@ -387,21 +390,19 @@ class ApiRoute:
         caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
         data = dict(request.query_params) if self.in_query else await body_of(request)
         if request.method == "DELETE" and (body := await body_of(request)):
-            known = (
-                {x: y for x, y in body.items() if x in self.fields}
-                if isinstance(body, dict)
-                else {}
-            )
-            texts = {x: y if isinstance(y, str) else json.dumps(y) for x, y in known.items()}
+            known = [x for x in body if x in self.fields] if isinstance(body, dict) else []
+            texts = {x: body[x] if isinstance(body[x], str) else json.dumps(body[x]) for x in known}
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body",
                 hints=(f"?{urlencode(texts, errors='replace')}",) if known else (),
             )
+        # A field in the wrong place would be ignored, and the lease taken on other terms.
         if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
             raise UsageError(
                 f"a {self.method} takes its fields in the body, not {odd[0][:60]!r} in the query",
                 hints=(json.dumps(dict([odd]))[:200],),
             )
+        # By what is asked: `next` only reads unless it claims.
         if not (reads := self.only_reads(data)):
             check_scope(caller, WRITE)
         given = None if reads else request.headers.get("idempotency-key")
@@ -410,6 +411,7 @@ class ApiRoute:
         if not resource and "key" in request.path_params:
             raise UsageError("a resource must not be empty")
         try:
+            # A lone surrogate passes through JSON and fails later, where a record is written.
             json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             place = "query" if self.in_query else "body"
@@ -463,22 +465,22 @@ def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:
 _SESSION = {"session": _field(TEXT, "The session of the token's holder; also as Gitlease-Session.")}
 
 
-def _capped(name: str, one: Parameter) -> Parameter:
+def _capped(name: str, declared: Parameter) -> Parameter:
     if name != "limit":
-        return one
-    schema = {**one.kind.schema, "maximum": MOST[name]}
-    return replace(one, kind=replace(one.kind, schema=schema))
+        return declared
+    schema = {**declared.kind.schema, "maximum": MOST[name]}
+    return replace(declared, kind=replace(declared.kind, schema=schema))
 
 
 def _parameters(verb: str, path: str) -> dict[str, Parameter]:
     """Return the parameters of a verb; a resource is in the path, or required of a change."""
     declared = find_verb(verb)
-    found = {name: _capped(name, one) for name, one in declared.at(HTTP).items()}
-    for name in found.keys() & {"resource", "resources"}:
-        one = found.pop(name)
+    fields = {name: _capped(name, x) for name, x in declared.at(HTTP).items()}
+    for name in fields.keys() & {"resource", "resources"}:
+        field = fields.pop(name)
         if "{key}" not in path:
-            found = {name: replace(one, required=one.required or not declared.reads)} | found
-    return found
+            fields = {name: replace(field, required=field.required or not declared.reads)} | fields
+    return fields
 
 
 def _of_verb(
@@ -520,7 +522,7 @@ def _of_two(
     field is, if it is one.
     """
     first, second = _of_verb(method, LEASE, verb), find_verb(other)
-    more = {name: one for name, one in _parameters(other, LEASE).items() if name != renamed}
+    more = {name: x for name, x in _parameters(other, LEASE).items() if name != renamed}
 
     def answer(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
         chosen = values.pop(chosen_by, None)
@@ -553,7 +555,7 @@ def _of_door(
 
 def _others(routed: Collection[str]) -> list[ApiRoute]:
     """Return routes for the verbs of this door that have none, or only one for one lease."""
-    found = []
+    routes = []
     for verb in TABLE:
         declared = find_verb(verb)
         if HTTP not in declared.doors or (
@@ -561,11 +563,11 @@ def _others(routed: Collection[str]) -> list[ApiRoute]:
         ):
             continue
         if declared.reads:
-            found.append(_of_verb("GET", f"/v1/{verb}", verb))
+            routes.append(_of_verb("GET", f"/v1/{verb}", verb))
         else:
             name = f"{verb}_several" if verb in routed else verb
-            found.append(_of_verb("POST", f"{LEASES}:{verb}", verb, name))
-    return found
+            routes.append(_of_verb("POST", f"{LEASES}:{verb}", verb, name))
+    return routes
 
 
 _LIST = {
@@ -672,7 +674,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
         about = "A resource: a task id, a name, or a path; URL-encoded."
         key = _described("key", "path", about, {**_TEXT, "minLength": 1}, required=True)
         parameters.append(key)
-    found: dict[str, Any] = {"operationId": route.name, "summary": route.summary}
+    operation: dict[str, Any] = {"operationId": route.name, "summary": route.summary}
     if route.in_query:
         parameters += [
             _described(name, "query", x.about, x.kind.schema, required=x.required)
@@ -689,7 +691,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
             },
         }
         content = {"application/json": {"schema": schema}}
-        found["requestBody"] = {"required": bool(required), "content": content}
+        operation["requestBody"] = {"required": bool(required), "content": content}
     grants = route.name in ("claim", "claim_several", "next")
     done = {200: "done"} | ({201: "done"} if grants else {})
     responses = {
@@ -697,7 +699,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
     }
     for status, text in _ERRORS.items():
         responses[str(status)] = _response(text, "application/problem+json", "Problem")
-    return found | {"parameters": parameters, "responses": responses}
+    return operation | {"parameters": parameters, "responses": responses}
 
 
 def _response(text: str, media: str, schema: str) -> dict[str, Any]:
@@ -708,5 +710,5 @@ def _response(text: str, media: str, schema: str) -> dict[str, Any]:
 def _described(
     name: str, where: str, about: str, schema: Mapping[str, object], *, required: bool = False
 ) -> dict[str, Any]:
-    found = {"name": name, "in": where, "schema": schema, "description": about}
-    return found | ({"required": True} if required else {})
+    described = {"name": name, "in": where, "schema": schema, "description": about}
+    return described | ({"required": True} if required else {})

@@ -115,6 +115,7 @@ def extend_node(asked: CompatRequest) -> CompatAnswer:
     door = _door(asked, node)
     if any(x.parked for x in asked.held(node)):
         carry_out("claim", door, resources=[node])
+    # Whole seconds, rounded up: no client gets less than it asked for.
     seconds = min(-(-math.ceil(ms) // MS), LONGEST)
     result = carry_out("extend", door, resource=node, duration=seconds)
     most = {"capped_to_max": True, "claim_ttl_max_ms": result.body["max_ttl_seconds"] * MS}
@@ -129,6 +130,7 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
         "ok": True,
         "status": "released",
         "node_id": node.key,
+        # Spor prints that the edge was retired for any other word than skipped.
         "edge": "removed" if result.body["edge"] == "removed" else "skipped",
         **({"edge_in": places} if places else {}),
         **warnings_in(result),
@@ -149,6 +151,7 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
     door = _door(asked, node)
     edges = door.ledger.edges
     edges.task(node, away=True)
+    # A project may call that otherwise, and Spor's clients know no other word.
     role = Progress.IN_PROGRESS.value if fold(word) == IN_PROGRESS else word
     progress = read_status(role, edges).progress
     body = {"ok": True, "status": word, "node_id": node.key}
@@ -168,14 +171,12 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
 
 
 def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
-    """A verb for several nodes, each for itself and all at once, so that their steps are joined.
-
-    A renewal without ids renews all leases of the person.
-    """
+    """A verb for several nodes, each for itself."""
     done = {"claim": "claimed", "renew": "renewed", "release": "released"}[word]
 
     def several(asked: CompatRequest) -> CompatAnswer:
         ids = asked.body.get("ids", asked.body.get("nodes"))
+        # Spor's hooks send an empty body: all leases of the person.
         if ids is None and word == "renew":
             live = (x for x in asked.held() if not x.parked)
             ids = list(dict.fromkeys(x.resource.key for x in live if is_node(x.resource)))
@@ -184,7 +185,8 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
         for odd in (x for x in ids if not isinstance(x, str) or not x.isprintable()):
             raise UsageError(f"invalid node {ascii(odd)[:60]}: expected a name")
         nodes = list(dict.fromkeys(map(fold, ids)))
-        answers = list(pool.map(lambda id: _one(asked, verb, id), nodes))
+        # All at once, so that their steps are joined into one push: its hooks wait 3 seconds.
+        answers = list(pool.map(lambda id: _answered(asked, verb, id), nodes))
         good, failed = [], []
         for id, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, GitleaseError):
@@ -204,7 +206,7 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
     return several
 
 
-def _one(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] | GitleaseError:
+def _answered(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] | GitleaseError:
     try:
         return telling_sessions(verb)(asked.at(id=id))[1]
     except GitleaseError as error:
@@ -236,10 +238,8 @@ def _door(asked: CompatRequest, node: Resource) -> GatewayDoor:
 
 
 def _check_session(asked: CompatRequest, node: Resource) -> None:
-    """Raise NotHolder for another session than the one that a lease is bound to.
-
-    A dispatch is none: the run that it launches has a session of its own.
-    """
+    """Raise NotHolder for another session than the one that a lease is bound to."""
+    # A dispatch is none: the run that it launches has a session of its own.
     named = asked.text("session", limit=MAX_SESSION)
     bound = [x.session for x in asked.held(node) if x.session is not None]
     if named is None or not bound or named in bound or bound[0].startswith(DISPATCH):
@@ -295,7 +295,8 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
     reading = asked.door().queue.queue()
     who, people = asked.query.get("assignee") or "", asked.gateway.rules.people
 
-    def is_theirs(name: str) -> bool:  # an email, or a name as task files have it
+    def is_theirs(name: str) -> bool:
+        # An email, or a name as task files have it.
         emails = people.holders_of(who)
         return (
             same_name(name, who)
@@ -304,15 +305,15 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
         )
 
     if not who:
-        found = [(x.task.resource, x.task.title, x.lease) for x in reading.next_up]
+        tasks = [(x.task.resource, x.task.title, x.lease) for x in reading.next_up]
     elif who == "me" or people.is_mine(who, asked.caller.email):
-        found = [
+        tasks = [
             (name_resource(x.resource), x.task.title if x.task else "", x.lease)
             for x in reading.carried
             if re.fullmatch(NODE, fold(x.resource))
         ]
     else:
-        found = [
+        tasks = [
             (x.task.resource, x.task.title, x.lease)
             for x in reading.entries
             if x.why_not is not WhyNot.DONE
@@ -321,7 +322,7 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
                 or (x.lease is not None and is_theirs(x.lease.holder))
             )
         ]
-    items = [_item(resource, title, x) for resource, title, x in found if is_node(resource)]
+    items = [_item(resource, title, x) for resource, title, x in tasks if is_node(resource)]
     start, limit = asked.number("offset", 0), asked.number("limit", PAGE)
     page = items[start : start + min(limit, LONGEST_PAGE)]
     more = start + len(page) < len(items)
@@ -407,13 +408,13 @@ def error_of(error: Failure) -> dict[str, Any]:
     status, code = code_of(error)
     if isinstance(error, Refused):
         return {"code": code, "message": error.message}
-    found: dict[str, Any] = {"code": code, "message": message_of(error)}
+    body: dict[str, Any] = {"code": code, "message": message_of(error)}
     if hints := own_hints(error.hints, (*BY_NAME, "session")):
-        found["details"] = hints
+        body["details"] = hints
     view = error.lease
     if status == 409 and view is not None and (not view.mine or view.state == "active"):
-        found["holder"] = lease(view)
-    return found
+        body["holder"] = lease(view)
+    return body
 
 
 def message_of(error: GitleaseError) -> str:

@@ -80,7 +80,7 @@ FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of
 
 def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
     """The leases of an answer."""
-    return tuple(values.lease_of(one) for one in document.get("leases", ()))
+    return tuple(values.lease_of(x) for x in document.get("leases", ()))
 
 
 def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
@@ -90,7 +90,8 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     if kind is None:
         kind = errors.Denied if status in (401, 403, 421) else Unavailable
         kind = errors.UsageError if status in (405, 413) else kind
-        if changes and status in (500, 502, 504):  # sent by a proxy: it may have landed
+        # Sent by a proxy: the change may have landed.
+        if changes and status in (500, 502, 504):
             kind = UnknownOutcome
     fact = str(
         data.get("fact") or data.get("message") or f"the gateway answered with HTTP {status}"
@@ -104,7 +105,8 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     loss = next((x for x in Loss if x == data.get("loss")), None)
     if loss is None:
         error = kind(fact, **subject)
-    else:  # whoever had the lease hears from every verb that it is lost
+    else:
+        # Whoever had the lease hears from every verb that it is lost.
         if kind is not LeaseLost:
             fact = (
                 f"you no longer hold {subject['resource']}: {reason_text(loss, data.get('holder'))}"
@@ -113,7 +115,7 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     at = data.get("free_at")
     return error.with_(
         free_at_ms=at and round(datetime.fromisoformat(at).timestamp() * 1_000),
-        views=tuple(values.lease_of(one) for one in data.get("conflicts", ())),
+        views=tuple(values.lease_of(x) for x in data.get("conflicts", ())),
     )
 
 
@@ -177,24 +179,24 @@ class Connection(GatewayVerbs):
         self, *, holder: str | None = None, state: str | None = None, path: str | None = None
     ) -> tuple[Lease, ...]:
         """The leases of the ledger, sorted by resource; by default those that block others."""
-        found, cursor = list[Lease](), None
+        leases, cursor = list[Lease](), None
         while True:
             known = {"holder": holder, "state": state, "path": path, "cursor": cursor}
             query = {"limit": "1000"} | {x: y for x, y in known.items() if y is not None}
             document = self._ask("GET", f"/v1/leases?{urlencode(query)}")
-            found += leases_of(document)
+            leases += leases_of(document)
             cursor = document.get("next_cursor")
             if not cursor:
-                return tuple(found)
+                return tuple(leases)
 
     def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
         """The paths that another holds, each with the conflicting lease."""
         wanted, held = _Words().paths(to_list(paths, "paths")), dict[str, Lease]()
         for start in range(0, len(wanted), MOST_PATHS):
             body = {"paths": wanted[start : start + MOST_PATHS]}
-            found = self._ask("POST", "/v1/check", body).get("findings", ())
+            findings = self._ask("POST", "/v1/check", body).get("findings", ())
             held |= {
-                x["path"]: values.lease_of(x["lease"]) for x in found if x["severity"] == "block"
+                x["path"]: values.lease_of(x["lease"]) for x in findings if x["severity"] == "block"
             }
         return held
 
@@ -261,8 +263,9 @@ class Connection(GatewayVerbs):
             connection = self._open()
             try:
                 answer = self._sent(connection, method, path, body, headers)
-                found = _read(answer)
+                document = _read(answer) or {}
             except (OSError, http.client.HTTPException) as error:
+                # A connection that was refused carried nothing.
                 in_doubt |= bool(key) and not isinstance(error, ConnectionRefusedError)
                 if number < TRIES:
                     time.sleep(PAUSE * number)
@@ -271,8 +274,8 @@ class Connection(GatewayVerbs):
                 raise kind(f"the gateway does not answer: {error}") from None
             finally:
                 connection.close()
-            found = found or {}
-            if "code" not in found and found.get("ok") is not True:  # sent by a proxy
+            # Sent by a proxy, and not by a gateway.
+            if "code" not in document and document.get("ok") is not True:
                 if key and number < TRIES and answer.status in MAY_HAVE_LANDED:
                     in_doubt = True
                     continue
@@ -280,12 +283,13 @@ class Connection(GatewayVerbs):
                     kind = UnknownOutcome if key else Unavailable
                     raise kind(f"the server that answered is not a gateway: HTTP {answer.status}")
             if answer.status >= 400:
-                refusal = refusal_of(answer.status, found, changes=bool(key))
+                refusal = refusal_of(answer.status, document, changes=bool(key))
+                # An earlier try may have landed, and this refusal says nothing of it.
                 if in_doubt and answer.status not in DECIDED:
                     raise UnknownOutcome(f"whether the change landed is unknown: {refusal.message}")
                 raise refusal
-            self.warnings = tuple(found.get("warnings", ()))
-            return found
+            self.warnings = tuple(document.get("warnings", ()))
+            return document
         raise AssertionError("the last try returns or raises")
 
     def _open(self) -> http.client.HTTPConnection:
@@ -305,10 +309,11 @@ class Connection(GatewayVerbs):
         headers: Mapping[str, str],
     ) -> http.client.HTTPResponse:
         data = None if body is None else json.dumps(body).encode()
-        own = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        usual = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         if self._session is not None:
-            own["Gitlease-Session"] = quote(self._session, safe=" !#$&'()*+,/:;=?@[]")
-        connection.request(method, f"{self._path}{path}", data, {**own, **headers})
+            # A header has ASCII only.
+            usual["Gitlease-Session"] = quote(self._session, safe=" !#$&'()*+,/:;=?@[]")
+        connection.request(method, f"{self._path}{path}", data, {**usual, **headers})
         return connection.getresponse()
 
 
@@ -343,12 +348,12 @@ class _Words:
         return datetime.now(UTC)
 
     def resources(self, words: Iterable[ResourceLike], *, claiming: bool = False) -> list[str]:
-        found = list[str]()
+        texts = list[str]()
         for word in words:
             if isinstance(word, os.PathLike):
-                word = path_resource(os.fspath(word))  # from the repository's root
-            found.append((word if isinstance(word, Resource) else parse_resource(word)).text)
-        return found
+                word = path_resource(os.fspath(word))
+            texts.append((word if isinstance(word, Resource) else parse_resource(word)).text)
+        return texts
 
     def paths(self, words: Iterable[StrPath]) -> list[str]:
         return [path_resource(to_folder(path)).pattern or "" for path in words]
@@ -357,14 +362,15 @@ class _Words:
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
     with answer:
         whole = answer.length is not None and answer.length <= LARGEST
-        data = answer.read() if whole else answer.read(LARGEST + 1)  # or IncompleteRead
+        # Without a number an answer that was cut off raises IncompleteRead.
+        data = answer.read() if whole else answer.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise Unavailable(f"the gateway's answer is larger than {LARGEST // 1024**2} MiB")
     try:
-        found = json.loads(data) if data else {}
+        document = json.loads(data) if data else {}
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else None
+        return None
+    return document if isinstance(document, dict) else None
 
 
 MOST_AT_ONCE = 256  # calls at the same time
@@ -396,11 +402,12 @@ class AsyncConnection(AwaitedGatewayVerbs):
 
     async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
         """Events as they happen, as from ``Connection.events``."""
-        opened, left = list[socket](), threading.Event()
+        opened, ended = list[socket](), threading.Event()
 
+        # The generator may be closed while its thread still connects.
         def begin(connected: socket) -> None:
             opened.append(connected)
-            if left.is_set():
+            if ended.is_set():
                 raise ConnectionAbortedError
 
         events = self.connection._events(after, begin)
@@ -409,9 +416,10 @@ class AsyncConnection(AwaitedGatewayVerbs):
             while event := await loop.run_in_executor(self.threads, next, events, None):
                 yield event
         finally:
-            left.set()
+            ended.set()
+            # Ends the thread that reads it.
             for connected in opened:
-                with contextlib.suppress(OSError):  # ends the thread that reads it
+                with contextlib.suppress(OSError):
                     connected.shutdown(SHUT_RDWR)
 
 

@@ -186,6 +186,7 @@ class Holding:
         """Wait until a lease is lost, to cancel the work; cancel this when the work is done."""
         lost = asyncio.Event()
         with self._lock:
+            # A loss is known in the heartbeat's thread, and each waiter may have a loop of its own.
             self._waiters.append((asyncio.get_running_loop(), lost))
             if self._loss is not None:
                 lost.set()
@@ -211,7 +212,8 @@ class Holding:
         try:
             await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            self._cancelled.set()  # ends the wait; a claim that succeeds is given back
+            # Ends the wait; a claim that succeeds all the same is given back.
+            self._cancelled.set()
             await asyncio.shield(asyncio.create_task(self._give_back(claiming)))
             raise
         self._mark()
@@ -219,6 +221,8 @@ class Holding:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if (kept := self._leave()) is not None:
+            # Shielded: a task that is cancelled at the end of its block still gives back what it
+            # holds.
             await asyncio.shield(asyncio.create_task(asyncio.to_thread(self._at_end, kept)))
             kept.end(error)
 
@@ -229,7 +233,8 @@ class Holding:
             raise UsageError("this hold was entered before: call gitlease.hold again for a new one")
         self._entered = True
         self._runner = threading.current_thread()
-        with contextlib.suppress(RuntimeError):  # there is no event loop
+        # Of an event loop each task is a runner of its own; there may be no loop.
+        with contextlib.suppress(RuntimeError):
             self._runner = asyncio.current_task() or self._runner
         self._held_before = _held_by.get(self._runner, frozenset())
 
@@ -279,17 +284,18 @@ class Holding:
 
     def _leave(self) -> HeldLeases | None:
         kept = self._kept
-        if kept is None or not kept.is_here:  # a forked child
+        # In a forked child the leases are its parent's, who still works under them.
+        if kept is None or not kept.is_here:
             return None
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - kept.granted
         return kept
 
 
 def _refuse_deadlock(held: LeaseHeld, own_ids: frozenset[str]) -> None:
-    own = next((x for x in held.conflicts if x.lease_id in own_ids), None)
-    if own is not None:
+    blocking = next((x for x in held.conflicts if x.lease_id in own_ids), None)
+    if blocking is not None:
         raise UsageError(
-            f"{own.resource} is already held by this code: waiting for it would never end",
+            f"{blocking.resource} is already held by this code: waiting for it would never end",
             hints=("use that lease, or give both holds the same session",),
         )
 
@@ -297,8 +303,7 @@ def _refuse_deadlock(held: LeaseHeld, own_ids: frozenset[str]) -> None:
 class HeldLeases:
     """The leases of one block. ``lost`` is set at the first loss, ``on_loss`` called for each.
 
-    They belong to the process that claimed them: in a forked child the block's end releases
-    nothing. ``sharp``: a loss is reported once this clone knows of it, not at the next renewal.
+    ``sharp``: a loss is reported once this clone knows of it, not at the next renewal.
     """
 
     def __init__(
@@ -335,6 +340,7 @@ class HeldLeases:
         self._beat.drop(sorted(ended | (live & self.ids)), self._lose)
         self._beat.keep(holds, self._lose, sharp=self._sharp)
         self.ids = (self.ids - ended) | live
+        # What the session held before the block was renewed, and stays at its end.
         new = {view.lease_id for view in answer.leases if not view.renewals}
         grants = {hold.grant.lease_id: hold.grant for hold in holds}
         self._granted |= {x: grant.resource for x, grant in grants.items() if x in new}
@@ -369,7 +375,7 @@ class HeldLeases:
             return
         self._beat.look()
         self._beat.drop(sorted(self.ids), self._lose)
-        lost = {one.hold.grant.lease_id for one in self._losses}
+        lost = {x.hold.grant.lease_id for x in self._losses}
         ours = {x: resource for x, resource in self._granted.items() if x not in lost}
         bound = [grant for x, grant in self._bound.items() if x not in lost]
         try:

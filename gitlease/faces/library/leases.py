@@ -232,7 +232,8 @@ class Session(Leases):
 
 
 def _only_thread() -> None:
-    # Threads that have renewed leases until now end within a moment.
+    # A fork has only the thread that forks, and the locks of the others as they were. Threads that
+    # have renewed leases until now end within a moment.
     end = time.monotonic() + MOMENT
     others = [x for x in threading.enumerate() if x is not threading.current_thread()]
     for thread in others:
@@ -302,6 +303,7 @@ class Subscription(Generic[Callback]):
     def stop(self, timeout: float | None = None) -> None:
         """Stop, and wait for a call under way, at most ``timeout`` seconds."""
         self._stopped.set()
+        # A function may stop its own subscription, and cannot wait for itself.
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
 
@@ -311,6 +313,7 @@ class Subscription(Generic[Callback]):
         except InterruptedError:
             return  # stopped
         except GitleaseError as error:
+            # Told by ``ready`` and ``error``: no caller waits here who could get it.
             self.error = error
         finally:
             self._ready.set()
@@ -334,6 +337,7 @@ class Subscription(Generic[Callback]):
         try:
             self._function(event)
         except Exception as error:
+            # As for any thread of the program's: a faulty listener must not end the watch.
             args = (type(error), error, error.__traceback__, self._thread)
             threading.excepthook(threading.ExceptHookArgs(args))
 

@@ -81,8 +81,10 @@ def refusal(error: GitleaseError) -> GitleaseError:
     given = {"resources": [word_anywhere(error.resource or "")], "scope": error.scope}
     given |= {"scope": None} if error.scope == WHOLE else {}
     claim = Called(verb="claim" if error.resource else "", values=given, door=HTTP)
-    steps = steps_after(None, error, claim)  # a program waits by claiming, as at a gateway
+    # A program waits by claiming, as at a gateway.
+    steps = steps_after(None, error, claim)
     hints = tuple(dict.fromkeys(map(in_python, (*error.hints, *steps))))
+    # Full times and the holder in the text: a log has only that.
     shown = error.with_(text=_text(error), hints=hints)
     for hint in hints:
         shown.add_note(f"hint: {hint}")
@@ -119,9 +121,9 @@ def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, A
         values = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
         if parameter.annotation not in _STRINGS:
             continue
-        for one in values:
-            if not isinstance(one, str) and (one is not None or parameter.annotation == "str"):
-                raise UsageError(f"{name} must be a string, not {type(one).__name__}")
+        for text in values:
+            if not isinstance(text, str) and (text is not None or parameter.annotation == "str"):
+                raise UsageError(f"{name} must be a string, not {type(text).__name__}")
 
 
 def refusing(function: F) -> F:
@@ -187,7 +189,7 @@ def taking(options: Any) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         plain = inspect.signature(function)
         kept = [x for x in plain.parameters.values() if x.kind is not x.VAR_KEYWORD]
-        known = [parameter(*one) for one in options.__annotations__.items()]
+        known = [parameter(*x) for x in options.__annotations__.items()]
         vars(function)["__signature__"] = plain.replace(parameters=[*kept, *known])
         return function
 
@@ -216,8 +218,8 @@ def to_resources(door: Any, words: Sequence[ResourceLike]) -> list[Resource]:
     """Several resources, at least one."""
     if not words:
         raise UsageError("name at least one resource")
-    found: list[Resource] = door.resources(words)
-    return found
+    resources: list[Resource] = door.resources(words)
+    return resources
 
 
 def check_resource(word: Any) -> Any:
@@ -296,9 +298,8 @@ class Method:
     its leases nor its value. ``one``: it takes one resource where the verb takes several;
     ``spread``: each of them as an argument. ``given`` are parameters of the verb that it decides,
     ``without`` those that it lacks; ``positional`` are those that it takes by position besides the
-    verb's. ``grants``: the leases it returns are
-    released if an awaited call is cancelled. ``streams``: a class whose methods are awaited has its
-    own. ``about`` is its help if that of the verb does not fit.
+    verb's. ``grants``: the leases it returns are released if an awaited call is cancelled.
+    ``streams``: a class whose methods are awaited has its own. ``about`` is help of its own.
     """
 
     name: str
@@ -322,8 +323,8 @@ class Method:
     def parameters(self) -> dict[str, Parameter]:
         """The verb's parameters that it takes."""
         left_out = {*self.without, *self.given, *(("all",) if self.one else ())}
-        own = self.declared.at(LIBRARY)
-        offered = {x: one for x, one in self.declared.at(self.door).items() if x in own}
+        known = self.declared.at(LIBRARY)
+        offered = {x: y for x, y in self.declared.at(self.door).items() if x in known}
         if self.door == HTTP and "resource" in offered and not self.declared.reads:
             offered["resource"] = replace(offered["resource"], required=True)
         return {name: x for name, x in offered.items() if name not in left_out}
@@ -338,15 +339,15 @@ class Method:
     def signature(self) -> inspect.Signature:
         """Its parameters as those of a method, with annotations as text."""
         by_place, by_name = [inspect.Parameter("self", POSITIONAL)], list[inspect.Parameter]()
-        for name, one in self.parameters.items():
-            kind, default = one.kind.python, one.default
+        for name, declared in self.parameters.items():
+            kind, default = declared.kind.python, declared.default
             if self.one and name == "resources":
                 name, kind, default = "resource", "ResourceLike", inspect.Parameter.empty
-            elif one.required:
+            elif declared.required:
                 default = inspect.Parameter.empty
             elif default is None:
                 kind = f"{kind} | None"
-            placed = one.positional or name in self.positional
+            placed = declared.positional or name in self.positional
             how: Any = POSITIONAL if placed else KEYWORD
             if self.spread and name == "resources":
                 how, kind = inspect.Parameter.VAR_POSITIONAL, "ResourceLike"
@@ -363,15 +364,15 @@ class Method:
         exits = {*verb.exits} - {1, 128}
         raised = [
             KINDS[code].__name__
-            for code, one in CODES.items()
-            if code in KINDS and (one.exit in exits or (1 in verb.exits and code in verb.no))
+            for code, x in CODES.items()
+            if code in KINDS and (x.exit in exits or (1 in verb.exits and code in verb.no))
         ]
         about = self.about or re.sub(
             r"\b[A-Z]{4,}\b",
             lambda word: f"``{word[0].lower()}``",
             verb.help.partition("\n\n")[0].replace("\n", " "),
         )
-        known = [f"{x}: {one.about}" for x, one in self.parameters.items() if one.about]
+        known = [f"{x}: {y.about}" for x, y in self.parameters.items() if y.about]
         shown = [textwrap.fill(text, WIDTH, subsequent_indent="  ") for text in known]
         parts = [*(textwrap.fill(x, WIDTH) for x in about.split("\n\n")), "\n".join(shown)]
         parts += [textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH)] if raised else []
@@ -389,12 +390,13 @@ class Method:
             elif name == "resource" and value is not None:
                 read[name] = check_resource(value)
             elif name == "resources" and self.spread:
-                read[name] = [check_resource(one) for one in value] or None
+                read[name] = [check_resource(x) for x in value] or None
                 if not value and known[name].required:
                     raise UsageError("name at least one resource")
             elif "Duration" in known[name].kind.python:
                 read[name] = number_text(value)
-            elif known[name].kind.python == "int" and isinstance(value, str):  # of a query, typed
+            # The kind itself reads text, which the command line and a query have.
+            elif known[name].kind.python == "int" and isinstance(value, str):
                 raise UsageError(f"{name} must be a number, not a string")
             else:
                 listed = known[name].kind.many and name != "command"  # which is no single word
@@ -403,7 +405,8 @@ class Method:
 
     def answer_of(self, result: Result) -> Any:
         """The value that a method returns of a verb's result."""
-        planned = "dry_run" in result.body and result.value  # nobody has them
+        # Leases that were only planned, which nobody has.
+        planned = "dry_run" in result.body and result.value
         if self.answer in (LEASE, LEASES):
             leases = tuple(result.leases or planned or ())
             return leases[0] if self.answer == LEASE else leases
@@ -415,11 +418,11 @@ class Method:
 
 def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
     """Give these methods to a class, and to the one whose methods are awaited."""
-    for one in methods:
-        verb = _function(one, plain.__module__)
-        setattr(plain, one.name, verb)
-        if not one.streams:
-            setattr(awaited, one.name, AwaitedVerb(verb, grants=one.grants))
+    for method in methods:
+        verb = _function(method, plain.__module__)
+        setattr(plain, method.name, verb)
+        if not method.streams:
+            setattr(awaited, method.name, AwaitedVerb(verb, grants=method.grants))
 
 
 def _function(method: Method, home: str) -> Callable[..., Any]:
@@ -433,6 +436,7 @@ def _function(method: Method, home: str) -> Callable[..., Any]:
         except GitleaseError as error:
             raise refusal(error) from None
 
+    # For help(), for editors, and for the page of the library.
     call.__name__, call.__doc__, call.__module__ = method.name, method.doc, home
     call.__qualname__ = f"{'Leases' if method.door == LIBRARY else 'Connection'}.{method.name}"
     kinds = {x.name: x.annotation for x in signature.parameters.values() if x.name != "self"}
@@ -594,7 +598,7 @@ warning.""",
 OF_A_CLONE += tuple(
     Method(x.name, x.name)
     for x in map(find_verb, TABLE)
-    if x.name not in {one.verb for one in OF_A_CLONE}
+    if x.name not in {y.verb for y in OF_A_CLONE}
     if LIBRARY in x.doors and not x.reads and x.name.isidentifier()
 )
 # What a gateway serves has its answers in pages, and keeps no session's leases together.

@@ -67,6 +67,7 @@ class AsyncLeases(AwaitedLeaseVerbs):
     async def __aenter__(self) -> Self:
         opening = _in_thread(self._opener)
         if await _finished(opening):
+            # Asked for, or asyncio would report it as never retrieved.
             opening.exception()
             raise asyncio.CancelledError
         self._leases = opening.result()
@@ -97,6 +98,7 @@ class AsyncLeases(AwaitedLeaseVerbs):
         while True:
             pending = _in_thread(partial(next, events, None))
             if await _finished(pending, ended):
+                # As an opening that was cancelled.
                 pending.exception()
                 raise asyncio.CancelledError
             try:
@@ -123,7 +125,8 @@ class AsyncLeases(AwaitedLeaseVerbs):
 
     @refusing
     async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
-        waits = grants or verb is Leases.wait  # a change under way is never interrupted
+        # A change under way is never interrupted: its outcome would be in doubt.
+        waits = grants or verb is Leases.wait
         ended = threading.Event()
         leases = self._copy(ended if waits else None)
         began = leases._ledger.clock.now().wall_ms
@@ -131,8 +134,8 @@ class AsyncLeases(AwaitedLeaseVerbs):
         if await _finished(pending, ended):
             if grants:
                 first = args[0] if args else next((options[x] for x in _NAMED if x in options), ())
-                one = isinstance(first, str | os.PathLike | Resource)
-                words: list[Any] = [first] if one else [*first]
+                is_single = isinstance(first, str | os.PathLike | Resource)
+                words: list[Any] = [first] if is_single else [*first]
                 undone = partial(_release, self._copy(), pending, words, began)
                 await _finished(_in_thread(undone))
             pending.exception()
@@ -172,12 +175,14 @@ def _release(
     if error is not None and not isinstance(error, UnknownOutcome):
         return
     try:
-        if error is not None:  # of unknown outcome: look
-            found = [x for word in words for x in leases.show(word)]
+        # Of unknown outcome: the ledger tells.
+        if error is not None:
+            claimed = [x for word in words for x in leases.show(word)]
         else:
             answer = claim.result()
-            found = [answer] if isinstance(answer, Lease) else [*answer]
-        got = [x for x in found if x.state == "active" and x.claimed_at >= moment_of(began)]
+            claimed = [answer] if isinstance(answer, Lease) else [*answer]
+        # What was held before the call stays.
+        got = [x for x in claimed if x.state == "active" and x.claimed_at >= moment_of(began)]
         ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
         for view in got:
             if view.mine:

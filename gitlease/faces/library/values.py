@@ -216,10 +216,12 @@ _LACKING = {"lease_id": "", "token": 0, "ttl_seconds": 0, "renewals": 0, "paths"
 def lease_of(data: Mapping[str, Any]) -> Lease:
     """A lease as the library has it; unknown fields of a newer gateway are ignored."""
     known = {x: y for x, y in data.items() if y is not None}
-    if ended := known.get("ended_at"):  # released or revoked: known from the audit trail alone
+    # Released or revoked: known from the audit trail alone.
+    if ended := known.get("ended_at"):
         known = dict.fromkeys(("claimed_at", "renewed_at", "expires_at"), ended) | known
-        left = datetime.fromisoformat(ended) - datetime.now(UTC)
-        known["expires_in"] = min(0, int(left.total_seconds()))  # by two clocks
+        # By two clocks, of which the gateway's may be ahead.
+        since = datetime.fromisoformat(ended) - datetime.now(UTC)
+        known["expires_in"] = min(0, int(since.total_seconds()))
     return ANSWERS.load(Lease, _LACKING | known)
 
 

@@ -1,10 +1,10 @@
 """The MCP tools at a gateway's ``/mcp``, for the holders of its tokens.
 
-A session of the protocol is a session of the token's holder, so that two clients with one token
-exclude each other. When it ends, or ``GRACE`` seconds after its stream of notifications has closed
-for good, what was claimed in it is let go. A session that the client names itself, by the header or
-as a Codex thread, may outlive that. The protocol's newest version has no sessions: such a client
-claims nothing that its token holds already, unless it names a session.
+A session of the protocol is a session of the token's holder. When it ends, or ``GRACE`` seconds
+after its stream of notifications has closed for good, what was claimed in it is let go. A session
+that the client names itself, by the header or as a Codex thread, may outlive that. The protocol's
+newest version has no sessions: such a client claims nothing that its token holds already, unless it
+names a session.
 """
 
 from __future__ import annotations
@@ -109,20 +109,22 @@ class ClientSessions:
 
     def _end_if_gone(self, session: ClientSession) -> None:
         # Each return of the client sets a timer of its own.
-        gone = session.gone_since()
-        if gone is not None and gone >= GRACE:
+        seconds = session.gone_since()
+        if seconds is not None and seconds >= GRACE:
             self._let_go(session)
 
     def end(self, headers: Mapping[str, str]) -> None:
         """End a session: what was claimed in it is let go, in the background."""
         session = self._sessions.pop(headers.get(MCP_SESSION_ID_HEADER, ""), None)
         if session is not None:
-            session.ended = True  # a claim under way is let go as soon as it has landed
+            # A claim under way is let go as soon as it has landed.
+            session.ended = True
             self._let_go(session)
 
     def _let_go(self, session: ClientSession) -> None:
         if session.claimed:
             session.claimed = False
+            # In the background: it pushes, and no request waits for it.
             asyncio.get_running_loop().run_in_executor(None, self.run_out, session)
 
     def run_out(self, session: ClientSession) -> None:
@@ -152,16 +154,17 @@ class GatewayBackend(Backend):
     def caller(
         self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
     ) -> Iterator[GatewayDoor]:
-        """Each step is made only while the token is good and the client there."""
         token: Token = request.scope[CALLER]
         if writes and "write" not in token.scopes:
             raise Denied(f"the token {token.name} has no write access")
+        # Unless it names one, each client has its own: two with one token exclude each other.
         session = session_in(request.headers) or session_of_thread(thread_of(meta))
         client = self._sessions.of(request.headers) if session is None else None
         if client is not None:
             session = client.name
             client.claimed = client.claimed or writes
 
+        # Before each step: it is made only while the token is good and the client there.
         def check() -> None:
             if woken.is_set():
                 raise InterruptedError
@@ -233,6 +236,7 @@ class ToolsEndpoint:
         headers, method = Request(scope).headers, scope["method"]
         try:
             token = self._handler.access.admit(headers, "read")
+            # Only such a request begins a session.
             if method == "POST" and MCP_SESSION_ID_HEADER not in headers:
                 self._sessions.check_room(token)
             stream = self._streams.opened(token.id) if method == "GET" else contextlib.nullcontext()
@@ -252,8 +256,9 @@ class ToolsEndpoint:
         except Refused as refused:
             await failed(refused)(scope, receive, counted)
             return
+        # A stream that was cancelled has no last part yet; its client may have left.
         if method == "GET" and status and not finished:
-            with contextlib.suppress(OSError):  # the client may have left
+            with contextlib.suppress(OSError):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         if method == "DELETE" and status == 200:
             self._sessions.end(headers)

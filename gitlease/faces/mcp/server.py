@@ -51,7 +51,7 @@ class ToolCaller(Door, Protocol):
     """A person, in one session, as the tools see them."""
 
     alone: bool
-    """Whether nobody else may call as the same person and session."""
+    """Nobody else may call as the same person and session."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases.
@@ -85,12 +85,12 @@ class LeaseTool:
         """The JSON schema of its arguments."""
         properties = {
             name: {
-                **(one.kind.tool_schema or one.kind.schema),
-                **({"description": one.tool} if one.tool else {}),
+                **(x.kind.tool_schema or x.kind.schema),
+                **({"description": x.tool} if x.tool else {}),
             }
-            for name, one in self.takes.items()
+            for name, x in self.takes.items()
         }
-        required = [name for name, one in self.takes.items() if one.required]
+        required = [name for name, x in self.takes.items() if x.required]
         more = {"required": required} if required else {}
         return {"type": "object", "properties": properties, **more, "additionalProperties": False}
 
@@ -134,14 +134,13 @@ def _renew(caller: ToolCaller, **values: Any) -> Result:
 
 
 def _with_tokens(result: Result) -> Result:
-    """The result, with the token of each live lease in its line: models may read lines only."""
-
+    # The token of each live lease in its line: models may be shown the lines only.
     def lines() -> list[str]:
-        said, views = _lines_of(result), result.leases
-        if len(said) != len(views):
-            return said
+        texts, views = _lines_of(result), result.leases
+        if len(texts) != len(views):
+            return texts
         live = (f", token {x.token}" if x.state == "active" else "" for x in views)
-        return [f"{line}{token}" for line, token in zip(said, live, strict=True)]
+        return [f"{line}{token}" for line, token in zip(texts, live, strict=True)]
 
     return replace(result, lines=lines)
 
@@ -167,21 +166,22 @@ def _status(caller: ToolCaller, *, resources: Sequence[Any] = (), mine: bool = F
         raise UsageError("mine and resources exclude each other")
     if resources:
         return _joined([_shown(caller, x, alone=len(resources) == 1) for x in resources])
-    found = _of_verb("list", caller, mine=mine)
+    leases = _of_verb("list", caller, mine=mine)
     if not mine:
-        return found
-    known = _of_verb("queue", caller, mine=True, cached=True)  # what was read just now
+        return leases
+    # Of what was read just now.
+    known = _of_verb("queue", caller, mine=True, cached=True)
     carried = replace(known, body={"carrying": known.body["tasks"]}, warnings=())
-    return _joined([found, carried])
+    return _joined([leases, carried])
 
 
 def _shown(caller: ToolCaller, resource: Any, *, alone: bool) -> Result:
-    found = _of_verb("show", caller, resources=[resource])
+    result = _of_verb("show", caller, resources=[resource])
     if alone:
-        return found
-    task = found.body["task"]
-    body = {**found.body, "tasks": [] if task is None else [task]}
-    return replace(found, body=body, lines=lambda: [f"{resource}:", *_lines_of(found)])
+        return result
+    task = result.body["task"]
+    body = {**result.body, "tasks": [] if task is None else [task]}
+    return replace(result, body=body, lines=lambda: [f"{resource}:", *_lines_of(result)])
 
 
 def _joined(results: Sequence[Result]) -> Result:
@@ -214,17 +214,17 @@ MANY = replace(find_verb("release").parameters["resources"], required=True)
 SOME = replace(MANY, required=False)
 
 
-def _takes(verb: str, **own: Parameter) -> Parameters:
-    """The parameters of a verb, but that all tools name resources alike."""
+def _takes(verb: str, **more: Parameter) -> Parameters:
+    # The parameters of a verb, but that all tools name resources alike.
     known = find_verb(verb).at(TOOL)
     named = {
-        "resources" if name == "resource" else name: one
+        "resources" if name == "resource" else name: x
         if name != "resource"
-        else replace(MANY, required=one.required)
-        for name, one in known.items()
+        else replace(MANY, required=x.required)
+        for name, x in known.items()
         if name != "all"
     }
-    return named | own
+    return named | more
 
 
 TOOLS: Mapping[str, LeaseTool] = {
@@ -237,7 +237,12 @@ TOOLS: Mapping[str, LeaseTool] = {
             "Claiming your own renews it.",
             takes=_takes("claim"),
             act=lambda caller, new=False, **values: _of_verb(
-                "claim", caller, **values, new=new or not caller.alone
+                # Whoever shares its session with others must not be told that it holds what they
+                # claimed.
+                "claim",
+                caller,
+                **values,
+                new=new or not caller.alone,
             ),
             destroys=True,
             again=True,
@@ -295,15 +300,15 @@ TOOLS: Mapping[str, LeaseTool] = {
         ),
         *(
             LeaseTool(
-                name=one.name,
-                about=one.tool,
-                takes=_takes(one.name),
-                act=partial(_of_verb, one.name),
-                writes=not one.reads,
-                in_clone=HTTP not in one.doors,
+                name=x.name,
+                about=x.tool,
+                takes=_takes(x.name),
+                act=partial(_of_verb, x.name),
+                writes=not x.reads,
+                in_clone=HTTP not in x.doors,
             )
-            for one in map(find_verb, TABLE)
-            if one.tool
+            for x in map(find_verb, TABLE)
+            if x.tool
         ),
     )
 }
@@ -361,6 +366,7 @@ def refused(
         *(f"hint: {hint}" for hint in (*error.hints, *_advice(error))),
         *_warnings(error.warnings),
     ]
+    # As a result, not raised: the SDK drops the text of an exception.
     return _result(lines, steps, document, is_error=True)
 
 
@@ -378,7 +384,14 @@ def put_in_words(
     ]
     return error.with_(
         message=words(error.message),
-        hints=tuple(words(_in_calls(hint)) for hint in fitting),
+        hints=tuple(
+            words(
+                around(x.why, ", ".join(f"{y}: {json.dumps(z)}" for y, z in x.arguments.items()))
+                if isinstance(x, Hint) and not x.verb
+                else x
+            )
+            for x in fitting
+        ),
         warnings=tuple(map(words, error.warnings)),
     )
 
@@ -393,12 +406,6 @@ def _result(
 
 def _warnings(warnings: Sequence[str]) -> list[str]:
     return [f"warning: {text}" for text in warnings]
-
-
-def _in_calls(text: str) -> str:
-    if not isinstance(text, Hint) or text.verb:
-        return text
-    return around(text.why, ", ".join(f"{x}: {json.dumps(y)}" for x, y in text.arguments.items()))
 
 
 def _advice(error: GitleaseError) -> Sequence[str]:
@@ -505,7 +512,7 @@ class LeaseServer:
     async def _list_resources(
         self, _asked: Asked, _page: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        found = [
+        resources = [
             types.Resource(
                 uri=uri,
                 name=uri.removeprefix("lease://"),
@@ -514,7 +521,7 @@ class LeaseServer:
             )
             for uri, (about, _) in ABOUT.items()
         ]
-        return types.ListResourcesResult(resources=found)
+        return types.ListResourcesResult(resources=resources)
 
     async def _read_resource(
         self, asked: Asked, params: types.ReadResourceRequestParams
@@ -535,13 +542,13 @@ class LeaseServer:
             with self._backend.caller(
                 meta, asked.request, threading.Event(), writes=False
             ) as caller:
-                found = TOOLS["status"].act(caller, **ABOUT[uri][1])
+                status = TOOLS["status"].act(caller, **ABOUT[uri][1])
         except GitleaseError as error:
             error = put_in_words(error, self._backend.words)
             refusal = wire.refusal(error, now=datetime.now(UTC))
             raise MCPError(types.INTERNAL_ERROR, refusal["message"], refusal) from None
-        warnings = [*map(self._backend.words, found.warnings)]
-        return json.dumps(wire.success("status", body=found.body, warnings=warnings))
+        warnings = [*map(self._backend.words, status.warnings)]
+        return json.dumps(wire.success("status", body=status.body, warnings=warnings))
 
     async def _listen_to(
         self, asked: Asked, params: types.SubscriptionsListenRequestParams
@@ -643,7 +650,8 @@ class LeaseServer:
                 lambda: self._act(tool, arguments, asked, woken), limiter=threads
             )
             group.cancel_scope.cancel()
-        if result is None:  # raised here, since a group would wrap it
+        # Raised here, since a group would wrap it.
+        if result is None:
             raise MCPError(types.INTERNAL_ERROR, BUG)
         return result
 
@@ -654,6 +662,7 @@ class LeaseServer:
         meta, caller = dict[str, Any](asked.meta or {}), None
         try:
             _check_encodes(arguments)
+            # The SDK ignores unknown arguments: a mistyped option would claim on other terms.
             check_names(tool.takes, arguments, what=tool.name)
             writes = not tool.only_reads(arguments)
             with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
@@ -676,7 +685,7 @@ class LeaseServer:
 
 
 def _check_encodes(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for a lone surrogate, which no answer could repeat."""
+    # A lone surrogate passes through JSON, and no answer could repeat it.
     try:
         json.dumps(dict(arguments), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -684,7 +693,7 @@ def _check_encodes(arguments: Mapping[str, Any]) -> None:
 
 
 async def _notice_leaving(woken: threading.Event) -> None:
-    # Ends a wait when its client cancels it or disconnects.
+    # Ends a wait when its client cancels it or disconnects: a thread cannot be cancelled.
     try:
         await anyio.sleep_forever()
     finally:

@@ -58,13 +58,14 @@ Opener = Callable[..., Workspace]
 
 def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, str]:
     """The sessions of those of some leases that are live, as far as this clone knows, by id."""
-    look = None
-    with contextlib.suppress(GitleaseError):  # damaged: whatever needs it fetches it again
-        look = workspace.ledger.known_look() if grants else None
-    if look is None:
+    view = None
+    # A damaged copy: whatever needs it fetches it again.
+    with contextlib.suppress(GitleaseError):
+        view = workspace.ledger.known_look() if grants else None
+    if view is None:
         return {}
-    known = {x.lease_id: x.session for x in look.leases if holder_has(x, look.moment)}
-    named = {x: one.session for x, one in dict(grants).items() if one.session is not None}
+    known = {x.lease_id: x.session for x in view.leases if holder_has(x, view.moment)}
+    named = {x: lease.session for x, lease in dict(grants).items() if lease.session is not None}
     return {x: session for x, session in named.items() if session == known.get(x)}
 
 
@@ -93,27 +94,24 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
         with self.explaining(verb):
             if verb == "claim":
                 return self._claim(resources, act)
-            parts = self._by_ledger(resources)
+            # What was claimed before the host went on to another conversation is in the session
+            # that has it.
+            names = {fold(self._grants[x].resource): name for x, name in self._earlier.items()}
+            by_session: dict[str | None, list[Resource]] = {}
+            for resource in resources:
+                by_session.setdefault(names.get(fold(resource.text)), []).append(resource)
+            parts = [(self._in(name).ledger, some) for name, some in by_session.items()]
             if len(parts) <= 1:
                 answer = act(parts[0][0] if parts else self.ledger, resources)
             elif verb == "renew":
                 named = {id(ledger): some for ledger, some in parts}
                 ledgers = [ledger for ledger, _ in parts]
-                answer = in_every(ledgers, "renewed", lambda one: act(one, named[id(one)]))
+                answer = in_every(ledgers, "renewed", lambda ledger: act(ledger, named[id(ledger)]))
             else:
                 answer = reduce(joined, (act(ledger, some) for ledger, some in parts))
         if verb in ("renew", "extend"):
             self._note_granted(answer)
         return answer
-
-    def _by_ledger(
-        self, resources: Sequence[Resource]
-    ) -> Sequence[tuple[LedgerSession, list[Resource]]]:
-        names = {fold(self._grants[x].resource): name for x, name in self._earlier.items()}
-        parts: dict[str | None, list[Resource]] = {}
-        for resource in resources:
-            parts.setdefault(names.get(fold(resource.text)), []).append(resource)
-        return [(self._in(name).ledger, some) for name, some in parts.items()]
 
     def _in(self, session: str | None) -> Workspace:
         """The workspace in an earlier session; None: the present one."""
@@ -137,6 +135,7 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
 
     def _note_granted(self, answer: Answer) -> None:
         for view in answer.leases:
+            # One that was held before is renewed along, and not ended with this server.
             if not view.renewals or view.lease_id in self._grants:
                 self._grants[view.lease_id] = view
             elif view.session is not None:
@@ -148,15 +147,13 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
 
 
 class CloneBackend(Backend):
-    """The leases of the clone around a folder, which is opened anew for each call.
+    """The leases of the clone around a folder, which is opened anew for each call."""
 
-    So each call uses the current settings, and calls share nothing. The claimed leases are kept by
-    the agent's thread, to let them expire at the end.
-    """
-
+    # So each call uses the current settings, and calls share nothing. The claimed leases are kept
+    # by the agent's thread, to let them expire at the end.
     def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
         self._directory, self._opener = directory, opener
-        self._own = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
+        self._name = f"mcp-{fresh_id()[:12]}"  # its session if its host names none
         self._session: dict[str, str | None] = {}  # of the last call
         self._noted: Mapping[str, str] = {}
         self._grants: dict[str, dict[str, LeaseView]] = {}
@@ -186,13 +183,14 @@ class CloneBackend(Backend):
 
     def _open(self, thread: str) -> ToolSession:
         opened = self._opener(self._directory, thread=thread)
-        found = in_session_of_host(opened, self._own, before=self._session.get(thread))
-        self._session[thread] = found.workspace.actor.session
-        return found
+        joined = in_session_of_host(opened, self._name, before=self._session.get(thread))
+        self._session[thread] = joined.workspace.actor.session
+        return joined
 
     def _note(self, opened: ToolSession) -> None:
         """Note what is held for the hooks of the host, if it has changed."""
-        every = {x: one for some in list(self._grants.values()) for x, one in dict(some).items()}
+        # Copies: calls in other threads claim meanwhile.
+        every = {x: y for some in list(self._grants.values()) for x, y in dict(some).items()}
         held = held_by(opened.workspace, every)
         if held != self._noted:
             self._noted = held
@@ -222,20 +220,20 @@ class CloneBackend(Backend):
             if not grants:
                 continue
             opened = self._open(thread)
-            left, workspace = self._not_hooked(opened, thread), opened.workspace
-            if not left:
+            tended, workspace = self._not_hooked(opened, thread), opened.workspace
+            if not tended:
                 continue
             now, last = workspace.ledger.clock.now(), self._last_call or Instant(0, 0, "")
             if last.elapsed_at_most(now) > workspace.settings.mcp_keep * MS:
-                ended = run_out(at_the_end(workspace, left), left)
-                for lease_id in left:
+                ended = run_out(at_the_end(workspace, tended), tended)
+                for lease_id in tended:
                     grants.pop(lease_id, None)
                 keep = format_duration(workspace.settings.mcp_keep)
                 workspace.inbox.leave(
                     [f"{x.resource}: let go, no tool was called for {keep}" for x in ended.leases]
                 )
             elif now.boot_ms >= self._next_try:
-                self._renew_due(workspace, left, now)
+                self._renew_due(workspace, tended, now)
 
     def _not_hooked(self, opened: ToolSession, thread: str) -> dict[str, LeaseView]:
         """The leases that this server has to renew and to end, not the hooks of its host."""
@@ -244,15 +242,18 @@ class CloneBackend(Backend):
         hooked = {x for x in sessions if is_left_to_hooks(opened, x, thread=thread)}
         return {x: view for x, view in grants.items() if view.session not in hooked}
 
-    def _renew_due(self, workspace: Workspace, left: Mapping[str, LeaseView], now: Instant) -> None:
-        look = workspace.ledger.known_look()
+    def _renew_due(
+        self, workspace: Workspace, tended: Mapping[str, LeaseView], now: Instant
+    ) -> None:
+        view = workspace.ledger.known_look()
         held = [
             x
-            for x in (look.leases if look is not None else ())
-            if x.lease_id in left and x.session == left[x.lease_id].session
+            for x in (view.leases if view is not None else ())
+            if x.lease_id in tended and x.session == tended[x.lease_id].session
             if not x.parked and x.expires_at > now.wall_ms
         ]
         if any(renew_at(x) <= now.wall_ms for x in held):
+            # One that changes nothing is not tried again at each look.
             self._next_try = now.boot_ms + retry_interval(held) * MS
             workspace.inbox.leave(renew_known(workspace.ledger, held))
 
@@ -261,7 +262,8 @@ class CloneBackend(Backend):
         while not self._closing:
             try:
                 self.tend()
-            except Exception as error:  # it is tried again
+            except Exception as error:
+                # It is tried again in a moment.
                 logging.getLogger("gitlease").warning("leases were not renewed: %s", error)
             with self._idle:
                 self._idle.wait_for(lambda: self._closing, TEND_EVERY)
@@ -279,6 +281,7 @@ class CloneBackend(Backend):
             self._idle.notify_all()
             for woken in self._waits:
                 woken.set()
+            # A call under way may still claim: that has to be let go, too.
             self._idle.wait_for(lambda: not self._calls, PATIENCE)
         for thread, grants in self._grants.items():
             renewed = self._renewed.get(thread, set())
@@ -286,13 +289,14 @@ class CloneBackend(Backend):
                 continue
             try:
                 opened = self._open(thread)
-                left, workspace = self._not_hooked(opened, thread), opened.workspace
+                tended, workspace = self._not_hooked(opened, thread), opened.workspace
                 if is_left_to_hooks(opened, workspace.actor.session, thread=thread):
                     renewed = set()
-                if left or renewed:
-                    run_out(at_the_end(workspace, {*left, *renewed}), left, renewed)
+                if tended or renewed:
+                    run_out(at_the_end(workspace, {*tended, *renewed}), tended, renewed)
                 note_tool_server(workspace, {}, told=opened.told)
-            except Exception as error:  # the other threads' leases must still be handled
+            except Exception as error:
+                # The other threads' leases must still be handled.
                 logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
 
@@ -308,6 +312,7 @@ async def _serve(backend: CloneBackend) -> None:
     server = LeaseServer(backend).mcp
     try:
         async with anyio.create_task_group() as group:
+            # Before anything is served: the SDK ends on the end of input, and not on a signal.
             await group.start(_end_by_signal, backend)
             async with stdio_server() as (read, write):
                 send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
@@ -316,7 +321,8 @@ async def _serve(backend: CloneBackend) -> None:
             group.cancel_scope.cancel()
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         logging.getLogger("gitlease").info("the client no longer reads")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for output not written yet
+        # For output not written yet, whose loss must not become a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         backend.close()
 
@@ -353,7 +359,8 @@ async def _end_by_signal(backend: CloneBackend, *, task_status: TaskStatus[None]
         task_status.started()
         async for number in received:
             await anyio.to_thread.run_sync(backend.close)
-            os._exit(128 + number)  # a thread that reads standard input would keep it alive
+            # A thread that reads standard input would keep the process alive.
+            os._exit(128 + number)
 
 
 SECONDS = 10.0  # the shortest time that hosts give a server to start
@@ -381,7 +388,8 @@ async def _probe(command: Sequence[str], folder: str, env: Mapping[str, str]) ->
         except TimeoutError:
             pass
         except Exception as error:
-            while isinstance(error, ExceptionGroup):  # of whatever went wrong in the SDK
+            # Of whatever went wrong in the SDK's own tasks.
+            while isinstance(error, ExceptionGroup):
                 error = error.exceptions[0]
             why = f"{error}"
         with contextlib.suppress(OSError):

@@ -150,7 +150,9 @@ class DemoTeller:
     def printed(self, text: str, *, refused: bool) -> None:
         """Print the output of a command."""
         for line in text.splitlines():
-            self.plain(line, style=_style(line, refused=refused))
+            kind = line.removeprefix("gitlease: ").partition(": ")[0]
+            usual = "red" if refused else ""
+            self.plain(line, style={"hint": "dim", "warning": "yellow"}.get(kind, usual))
 
     def plain(self, text: str, *, style: str = "") -> None:
         """Print lines in a style."""
@@ -164,15 +166,6 @@ class DemoTeller:
 
                 self._console.print(Text(clean(line), style, overflow="fold"))
         sys.stdout.flush()
-
-
-def _style(line: str, *, refused: bool) -> str:
-    said = line.removeprefix("gitlease: ")
-    if said.startswith("hint: "):
-        return "dim"
-    if said.startswith("warning: "):
-        return "yellow"
-    return "red" if refused else ""
 
 
 # --- the stage --------------------------------------------------------------------------------
@@ -285,8 +278,8 @@ class Stage:
     def _git(self, cwd: str, *words: str) -> None:
         done = self._started(cwd, ("git", *words))
         if done.returncode:
-            said = (done.stdout.strip() or "no reason given").splitlines()[-1]
-            raise Violations(f"git {words[0]} failed: {said}")
+            why = (done.stdout.strip() or "no reason given").splitlines()[-1]
+            raise Violations(f"git {words[0]} failed: {why}")
 
     def _started(self, cwd: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -295,6 +288,7 @@ class Stage:
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            # As on a terminal: refusals and hints stand among the answers.
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
@@ -348,10 +342,18 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     stage = Stage(os.path.realpath(folder), teller, time.sleep if paced else lambda _: None)
     differed: GitleaseError | None = None
     try:
-        _perform(stage)
+        stage.build()
+        for scene in PLAY:
+            stage.play(scene)
+        stage.next("the whole ledger is a tree of YAML files on one ref of the remote")
+        files = stage.look("ls-tree", "-r", "--name-only", REF).split()
+        records = [name for name in files if name.startswith("leases/")]
+        stage.look("show", f"{REF}:{(records or files)[0]}")
+        stage.look("log", "--oneline", "-n", "5", REF)
     except Violations as error:
         differed = error
-    except BrokenPipeError:  # the reader left; the demo did not fail
+    except BrokenPipeError:
+        # The reader left; the demo did not fail.
         raise
     except (OSError, subprocess.TimeoutExpired) as error:
         differed = Violations(f"the demo stopped: {error}")
@@ -366,17 +368,6 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     if differed is not None:
         return tell(call, differed, body=body)
     return call.respond(Result(body=body), lambda: _show_end(call, teller, body))
-
-
-def _perform(stage: Stage) -> None:
-    stage.build()
-    for scene in PLAY:
-        stage.play(scene)
-    stage.next("the whole ledger is a tree of YAML files on one ref of the remote")
-    files = stage.look("ls-tree", "-r", "--name-only", REF).split()
-    records = [name for name in files if name.startswith("leases/")]
-    stage.look("show", f"{REF}:{(records or files)[0]}")
-    stage.look("log", "--oneline", "-n", "5", REF)
 
 
 def _show_end(call: Call, teller: DemoTeller, body: dict[str, Any]) -> None:

@@ -1,8 +1,4 @@
-"""``doctor``: examine this clone. ``selftest``: prove on the remote itself that leases hold there.
-
-Each worker of a selftest has a private state of its own, so it knows no more of the others than
-another machine would. They claim as everybody does, in a layer that is there for this alone.
-"""
+"""``doctor``: examine this clone. ``selftest``: prove on the remote that leases hold there."""
 
 from __future__ import annotations
 
@@ -122,6 +118,8 @@ class Selftest:
         self._call, self._folder, self._name = call, folder, f"{LAYER}-{token_hex(4)}"
         self._space = space.as_machine(f"{folder}/observer")
         self._ledger = self._space.ledger
+        # Each has a private state of its own, so it knows no more of the others than on another
+        # machine.
         self._workers = [
             space.again(session=f"{self._name}-{n}").as_machine(f"{folder}/{n}")
             for n in range(workers)
@@ -187,6 +185,7 @@ class Selftest:
     def one_wins(self, rounds: int) -> str:
         """Race for one name, and see that all agree on who has it."""
         name, many = f"{self._name}-race", len(self._workers)
+        # All at once: each answers after it has met the others on the remote.
         with ThreadPoolExecutor(many) as pool:
             for number in range(1, rounds + 1):
                 answers = [*pool.map(self._claim, range(many), [name] * many)]
@@ -236,6 +235,8 @@ class Selftest:
         if pushed.fate is not Fate.APPLIED:
             refs = " and ".join(f"{self._space.settings.ref_prefix}/{x}" for x in (BESIDE, LAYER))
             raise Denied(f"the remote refused a push of {refs} at once: {pushed.detail}")
+        # Git waits in its own pre-push hook, after it has read the refs and before it sends
+        # anything.
         with held_up(lambda hooks: self._pushed(name, hooks), f"{self._folder}/hooks") as late:
             if late.done():
                 raise Invalid(
@@ -267,6 +268,7 @@ class Selftest:
     def _lapses(self, name: str) -> str:
         ends = [x.expires_at for x in self._ledger.look().leases if x.resource.text == name]
         if (lease := self._claim(1, name)).mine:
+            # It had lapsed before this claim came: that is slow, and no fault of the remote's.
             if ends and self._ledger.clock.now().wall_ms >= max(ends):
                 raise Unavailable(TOO_SLOW)
             raise Violations("a live lease was taken over")
@@ -299,10 +301,11 @@ class Selftest:
             self._claim(0, f"{self._name}-time")
             self._release(0, f"{self._name}-time")
             self._pushed()
-        one, push = (round(median(x[-SAMPLES:]) * 1000) for x in (self._claims, self._pushes))
-        most = max(1, 30_000 // one)
-        self.measured = dict(zip(MEASURES, (one, push, most), strict=True))
-        self.say(f"one claim takes {one}ms, a bare push {push}ms (medians of {SAMPLES})")
+        claim, push = (round(median(x[-SAMPLES:]) * 1000) for x in (self._claims, self._pushes))
+        # Half of a minute: of what fits in one after another, so that few have to try again.
+        most = max(1, 30_000 // claim)
+        self.measured = dict(zip(MEASURES, (claim, push, most), strict=True))
+        self.say(f"one claim takes {claim}ms, a bare push {push}ms (medians of {SAMPLES})")
         self.say(
             f"this remote bears about {most} claims a minute, half of what fits in one after "
             "another, so that few have to try again; GitHub asks for at most 6 pushes a minute"
@@ -313,8 +316,8 @@ class Selftest:
         if self._ledger.known_ledger() is None:
             return
         try:
-            own = [x for x in self._ledger.look().leases if self._name in (x.session or "")]
-            if ended := [*{x.resource: x for x in own if x.state is State.ACTIVE}]:
+            leases = [x for x in self._ledger.look().leases if self._name in (x.session or "")]
+            if ended := [*{x.resource: x for x in leases if x.state is State.ACTIVE}]:
                 acts.release(self._ledger, ended)
         except GitleaseError as error:
             text = f"the leases of this test could not be ended, and lapse within {TTL}s"

@@ -102,11 +102,12 @@ def known_names(ctx: click.Context, param: click.Parameter, begun: str) -> list[
 @completed_by
 def _names(ctx: click.Context) -> Iterable[str]:
     ledger = ctx.find_root().obj.ledger
-    look, tasks = ledger.known_look(), ledger.edges.files.read().tasks
-    leases = look.leases if look else ()
-    own = [x for x in leases if x.answers_to(ledger.actor)] if ctx.command.name in ON_OWN else []
+    view, tasks = ledger.known_look(), ledger.edges.files.read().tasks
+    leases = view.leases if view else ()
+    # What ends a lease is mostly typed for one's own: those come first.
+    mine = [x for x in leases if x.answers_to(ledger.actor)] if ctx.command.name in ON_OWN else []
     names = sorted({x.resource.text for x in (*tasks, *leases)})
-    return dict.fromkeys((*sorted(x.resource.text for x in own), *names))
+    return dict.fromkeys((*sorted(x.resource.text for x in mine), *names))
 
 
 def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
@@ -114,8 +115,9 @@ def files(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
     prefix = "path:" if begun.startswith("path:") else ""
     folder, _, name = begun.removeprefix(prefix).rpartition("/")
     head = f"{folder}/" if folder or begun.startswith("/") else ""
+    # From the root of the repository, which a shell does not know.
     if head.startswith("/"):
-        return []  # from the root of the repository, which a shell does not know
+        return []
     try:
         with os.scandir(os.path.join(ctx.find_root().obj.directory, head) or ".") as entries:
             shown = [e for e in entries if e.name.startswith(name) and e.name != ".git"]
@@ -187,7 +189,8 @@ def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
     word = words[0] if words else None
     text = _text(click.get_current_context().find_root(), word)
     page = word in topics()
-    known = () if page else re.findall(r"[\w-]+", text)  # `help hooks install` is about hooks
+    # `help hooks install` is about hooks.
+    known = () if page else re.findall(r"[\w-]+", text)
     if surplus := [x for x in words[1:] if x not in known]:
         raise UsageError(f"got unexpected extra argument ({surplus[0][:60]})")
     call.respond(Result(body={"topic": word, "text": text}), lambda: _show(text, page=page))
@@ -202,6 +205,7 @@ def _text(root: click.Context, word: str | None) -> str:
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
     if word in topics():
         with open(os.path.join(output.DOCS, word + PAGE), encoding="utf-8") as file:
+            # Marks of what is generated in the page.
             return re.sub(r"<!-- .*? -->\n", "", file.read())
     verb = verbs.get_command(root, word)
     if verb is None:

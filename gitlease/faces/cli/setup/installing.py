@@ -1,8 +1,4 @@
-"""``hooks``, ``agent``, ``mcp``, ``server``, ``uninstall``: what gitlease puts into other places.
-
-Each installs, removes or tests something: git's hooks, hooks and tools of coding agents, and the
-hook of a server. ``agent`` also handles agents' events, and ``mcp`` is the server of the tools.
-"""
+"""``hooks``, ``agent``, ``mcp``, ``server``, ``uninstall``: parts in places of others."""
 
 from __future__ import annotations
 
@@ -189,6 +185,7 @@ def agent_verb(
     keep: bool,
     agents_md: bool,
 ) -> int:
+    # Before anything is refused: a host takes a usage error for a refusal of the tool.
     if is_event((host, action)):
         return run((host, action, *words, *(["--keep"] if keep else [])))
     if host not in AGENTS:
@@ -219,7 +216,11 @@ def agent_verb(
     failure, hints = None, setup.hints
     if action == "status" and (not body["installed"] or setup.is_off):
         repair = () if setup.is_off else (Hint(f"agent {host} install", {"user": user}),)
-        message, hints = _not_live(state, off=setup.is_off), ()
+        message, hints = f"{state.file} has no hooks of gitlease", ()
+        if setup.is_off:
+            message = "the hooks are switched off"
+        elif state.events:
+            message = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
         failure = Violations(message, hints=(*setup.hints, *repair))
     return call.respond(
         Result(
@@ -230,14 +231,6 @@ def agent_verb(
             hints=hints,
         )
     )
-
-
-def _not_live(state: install.Installed, *, off: bool) -> str:
-    if off:
-        return "the hooks are switched off"
-    if state.events:
-        return f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
-    return f"{state.file} has no hooks of gitlease"
 
 
 def _agent_lines(body: dict[str, Any]) -> Iterable[str]:
@@ -317,11 +310,13 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
     if call.json:
         raise UsageError("--json needs install, uninstall or status")
     _check_package()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nothing is held yet
+    # Nothing is held yet, and the libraries that are loaded next take a second.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda signum, _frame: os._exit(128 + signum))
     if sys.stdin.isatty():
         output.hint(["this is meant to be started by an agent; Ctrl-C stops it"])
-    gc.enable()  # this lasts as long as an agent's session
+    # The program starts without the collector of garbage; this lasts as long as an agent's session.
+    gc.enable()
     return mcp.serve(call.directory)
 
 
@@ -363,6 +358,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
 def _tools(setup: install.ServerSetup, server: install.Registered) -> tuple[str, ...]:
     program, root = server.command[0], os.path.realpath(setup.folder)
     there = os.path.realpath(os.path.join(root, program))
+    # Whoever can push a file to this repository could have it run.
     if os.sep in program and os.path.commonpath([root, there]) == root:
         raise Invalid(
             f"{setup.file} starts {shown(program)}, a program in the work tree, "
@@ -560,15 +556,16 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int:
     repository = wiring.find_repository(call.directory or ".")
     held, stays = _known(call)
+    # Nothing would renew or end them any more.
     if held and not dry_run:
         hints = (Hint("release", {"all": True}), Hint("session list", {}))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
     removed, failed = install.remove_all(repository, user=user, dry_run=dry_run)
     done = [f"would have {text}" for text in removed] if dry_run else removed
-    done, left = done or ["gitlease is not installed in this clone"], map(Whole, stays)
+    done, rest = done or ["gitlease is not installed in this clone"], map(Whole, stays)
     failure = Violations(f"could not be removed: {'; '.join(failed)}") if failed else None
     body = {"dry_run": dry_run, "done": removed, "stays": stays}
-    return call.respond(Result(body=body, lines=lambda: [*done, *left], failure=failure))
+    return call.respond(Result(body=body, lines=lambda: [*done, *rest], failure=failure))
 
 
 def _known(call: Call) -> tuple[list[str], list[str]]:
@@ -579,13 +576,13 @@ def _known(call: Call) -> tuple[list[str], list[str]]:
         spaces = call.workspace.in_use
         place = call.workspace.location
         for space in spaces:
-            look = space.ledger.known_look()
-            views = space.ledger.views_in(look.head, look.leases) if look is not None else ()
+            view = space.ledger.known_look()
+            views = space.ledger.views_in(view.head, view.leases) if view is not None else ()
             holder = space.identity.actor.holder
             held += [
                 x.resource for x in views if x.state == "active" and same_person(x.holder, holder)
             ]
-            if look is not None and place.url is not None:
+            if view is not None and place.url is not None:
                 ref = f"{space.settings.ref_prefix}/{space.layer}"
                 stays.append(
                     f"the ledger {space.layer} stays; to delete it for everyone: "

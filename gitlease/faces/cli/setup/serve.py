@@ -145,7 +145,15 @@ def serve_verb(
         raise UsageError(f"token {action} {needs.get(action, 'needs an ID or a NAME')}")
     if action == "add":
         return call.respond(_add(call, who or "", name, scopes, expires))
-    return call.respond(_revoke(call, who or "") if action == "revoke" else _list(call))
+    if action == "list":
+        return call.respond(_list(call))
+    try:
+        token = wiring.open_tokens(call.directory).revoke(who or "")
+    except NotFound as unknown:
+        raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
+    body = {"action": "revoke", "tokens": [wire.access(token, _now())]}
+    revoked = f"revoked {token.name}, which acted as {token.email}"
+    return call.respond(Result(body=body, lines=lambda: [revoked]))
 
 
 def _serve(
@@ -160,7 +168,8 @@ def _serve(
 
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
     refuse_options(elsewhere, "serve: the clone's settings name the ledger")
-    found = _repositories(call, repo)
+    folders = _repositories(call, repo)
+    # Both are of an extra: whoever only uses git need not install them.
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         what = f"serve needs {' and '.join(missing)}, which is not installed"
         raise Invalid(what, hints=(to_add_extras(),))
@@ -171,8 +180,9 @@ def _serve(
                 "put a TLS proxy in front, and listen on this machine only"
             ]
         )
-    gc.enable()  # this may last for months
-    return http.serve(found, host, port, call.prog, names=names, rate=rate or http.RATE)
+    # The program starts without the collector of garbage; this may last for months.
+    gc.enable()
+    return http.serve(folders, host, port, call.prog, names=names, rate=rate or http.RATE)
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
@@ -226,7 +236,7 @@ def _add(
 
 
 def _list(call: Call) -> Result:
-    now, here, found = _now(), call.now(), wiring.open_tokens(call.directory).listed()
+    now, here, tokens = _now(), call.now(), wiring.open_tokens(call.directory).listed()
 
     def row(x: gateway.Token) -> tuple[str, ...]:
         head = (x.id, x.name, x.email, ",".join(sorted(x.scopes)), date_time(x.created_at, here))
@@ -235,25 +245,14 @@ def _list(call: Call) -> Result:
 
     table = Table(
         headings=("ID", "NAME", "EMAIL", "SCOPES", "CREATED", "EXPIRES"),
-        rows=[*map(row, found)],
-        styles=["dim" if x.is_over(now) else "" for x in found],
+        rows=[*map(row, tokens)],
+        styles=["dim" if x.is_over(now) else "" for x in tokens],
         otherwise="there are no tokens",
     )
     return Result(
-        body={"action": "list", "tokens": [wire.access(x, now) for x in found]},
+        body={"action": "list", "tokens": [wire.access(x, now) for x in tokens]},
         lines=lambda: [table],
-        then=[] if found else [ADD],
-    )
-
-
-def _revoke(call: Call, word: str) -> Result:
-    try:
-        token = wiring.open_tokens(call.directory).revoke(word)
-    except NotFound as unknown:
-        raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
-    return Result(
-        body={"action": "revoke", "tokens": [wire.access(token, _now())]},
-        lines=lambda: [f"revoked {token.name}, which acted as {token.email}"],
+        then=[] if tokens else [ADD],
     )
 
 
