@@ -81,12 +81,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         test = (str(item.path), item.name.partition("[")[0])
         marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
-        there = [*item.iter_markers_with_node("sampled")][:1]
-        for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in there)):
+        nearest = [*item.iter_markers_with_node("sampled")][:1]
+        for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in nearest)):
             if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
                 left_out(item)
-        told = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
-        if told and not is_one_of((str(item.path), "stories"), stories):
+        is_story = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
+        if is_story and not is_one_of((str(item.path), "stories"), stories):
             left_out(item)
         for node, mark in [*item.iter_markers_with_node("nightly")][:1]:
             group = (node.nodeid if node is not item else "::".join(test), "nightly")
@@ -122,8 +122,8 @@ def fences() -> Iterator[Fences]:
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """The http server and sshd of this session; each starts with the first test that needs it."""
-    with Servers(tmp_path_factory.mktemp("servers")) as found:
-        yield found
+    with Servers(tmp_path_factory.mktemp("servers")) as started:
+        yield started
 
 
 @pytest.fixture(params=KINDS, ids=KINDS)

@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from ledger_checker.answers import check_answers, load_calls, read_history
+from support.commands import run_program
 from support.fences import clean_env
 from support.remotes import new_bare
 from support.soak.chaos import Chaos
-from support.soak.client import LONGEST, ROOT, Client, Journal
+from support.soak.client import ROOT, Client, Journal
 from support.soak.disk import Disk
 from support.soak.gateway import TRANSPORTS, Gateway, Transport
 from support.soak.places import POLICY, REF, USERS, Place, make_places, seed_tasks
@@ -169,15 +170,10 @@ def _must_work(place: Place, journal: Journal) -> None:
 
 
 def _gitlease(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return run_program(
         [sys.executable, "-m", "gitlease", *words],
-        cwd=place.tree,
-        env=clean_env({**place.env, "PYTHONPATH": str(ROOT)}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST,
+        place.tree,
+        {**place.env, "PYTHONPATH": str(ROOT)},
     )
 
 

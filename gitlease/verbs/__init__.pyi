@@ -5,7 +5,6 @@ from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section
 from gitlease.verbs.doors import needs_any as needs_any
 from gitlease.verbs.doors import task_called as task_called
-from gitlease.verbs.next_steps import LONGEST_WAIT as LONGEST_WAIT
 from gitlease.verbs.running import OUTCOMES as OUTCOMES
 from gitlease.verbs.settings import headed as headed
 from gitlease.verbs.table import CODES as CODES

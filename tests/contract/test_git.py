@@ -64,8 +64,7 @@ def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Remot
     """A place at a remote."""
 
     def make(remote: Remote) -> GitPlace:
-        for name, value in remote.env.items():
-            monkeypatch.setenv(name, value)
+        remote.open_to(monkeypatch)
         return GitPlace(remote, tmp_path / "of-clones")
 
     return make

@@ -21,7 +21,6 @@ from gitlease.core import (
     Header,
     Instant,
     Lease,
-    LeaveTicket,
     Ledger,
     Margins,
     Moment,
@@ -239,10 +238,6 @@ def take_ticket(who: Actor, ticket: str, what: str = "F001", **more: Any) -> Tak
     return TakeTicket(
         id=fresh(), actor=who, resources=(parse_resource(what),), ticket=ticket, **more
     )
-
-
-def leave_ticket(who: Actor, ticket: str, what: str = "F001") -> LeaveTicket:
-    return LeaveTicket(id=fresh(), actor=who, resources=(parse_resource(what),), ticket=ticket)
 
 
 def note(who: Actor, text: str, what: str = "F001") -> AddNote:

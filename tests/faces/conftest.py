@@ -1,8 +1,14 @@
-"""The terminal that what people see is shown on."""
+"""The terminal that what people see is shown on, and Ada's desk of the two that a file makes."""
 
 from __future__ import annotations
 
 import pytest
+from faces.fake import Desk
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 from faces.fake import Desk, make_desks
-from support.commands import run_gitlease
+from support.commands import run_gitlease, run_program
 from support.fences import clean_env
 from support.memory import MemoryWatch
 from support.repos import git
@@ -374,8 +374,8 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
     ):
         assert line in text
     for command in ("git commit", "git push"):
-        told = re.search(rf"GITLEASE_SESSION=(\S+) {command}\b", text)
-        own = told is not None and told[1].startswith(f"{SESSIONS[host]}/")
+        match = re.search(rf"GITLEASE_SESSION=(\S+) {command}\b", text)
+        own = match is not None and match[1].startswith(f"{SESSIONS[host]}/")
         assert own == ("subagent" in name and host != "cursor"), text
 
 
@@ -565,14 +565,8 @@ def test_without_a_standard_input_it_says_so_and_lets_the_edit_through(
 ) -> None:
     host, word = words(name)
     line = [sys.executable, "-m", "gitlease", "agent", host, word]
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {shut}', "sh", *line],
-        cwd=tmp_path,
-        env=clean_env({"PYTHONPATH": ROOT}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
+    done = run_program(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", *line], tmp_path, {"PYTHONPATH": ROOT}
     )
     assert done.returncode == 0
     what = {"before-edit": "this edit", "before-shell": "this command"}.get(word, word)

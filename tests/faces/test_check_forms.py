@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import yaml
-from support.commands import run_gitlease
+from support.commands import run_gitlease, run_program
 from support.fences import clean_env
 from support.repos import git, real_clone
 from support.snapshots import check_words
@@ -308,19 +308,17 @@ def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedPro
     given = {name: about.get("default", "") for name, about in action()["inputs"].items()} | names
     tools, files = tools_in(base), base / "files"
     files.mkdir()
-    env = clean_env(
-        {
-            "PATH": f"{tools}:{os.environ['PATH']}",
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_EVENT_NAME": "workflow_dispatch",
-            "GITHUB_WORKSPACE": str(seat.root),
-            "GITHUB_STEP_SUMMARY": str(files / "summary"),
-            "GITHUB_OUTPUT": str(files / "output"),
-            "GITHUB_PATH": str(files / "path"),
-            "GITHUB_ACTION_PATH": str(ACTION.parent),
-            "RUNNER_TEMP": str(base / "temp"),
-        }
-    )
+    env = {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "workflow_dispatch",
+        "GITHUB_WORKSPACE": str(seat.root),
+        "GITHUB_STEP_SUMMARY": str(files / "summary"),
+        "GITHUB_OUTPUT": str(files / "output"),
+        "GITHUB_PATH": str(files / "path"),
+        "GITHUB_ACTION_PATH": str(ACTION.parent),
+        "RUNNER_TEMP": str(base / "temp"),
+    }
     done = []
     for step in action()["runs"]["steps"]:
         assert step["shell"] == "bash"
@@ -330,17 +328,7 @@ def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedPro
         script = base / "step.sh"
         script.write_text(step["run"])
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-        done.append(
-            subprocess.run(
-                words,
-                cwd=seat.root,
-                env={**env, **own},
-                capture_output=True,
-                encoding="utf-8",
-                timeout=60,
-                check=False,
-            )
-        )
+        done.append(run_program(words, seat.root, {**env, **own}))
     return done
 
 

@@ -6,35 +6,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.commands import run_gitlease
-from support.documents import held_to_schema
+from support.commands import run_program, typed
 from support.fences import clean_env
-from support.remotes import Remote
+from support.running import ask
 from support.snapshots import check_words
 
 pytestmark = pytest.mark.sampled(3)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
-
-
-def gitlease(
-    cwd: Path, *argv: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a folder."""
-    return run_gitlease(argv, cwd, env)
-
-
-def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
-    """Run it with --json; the document."""
-    done = gitlease(cwd, *argv, "--json")
-    assert done.returncode == expect, done
-    return held_to_schema(json.loads(done.stdout))
 
 
 def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
@@ -68,7 +52,7 @@ def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
     steps = ask(one, "-C", "src", "claim", "auth/", "-x", "--session", "s 1", expect=2)
     assert steps["error"]["code"] == "usage"
     claim = ("-C", "src", "claim", "--session", "s 1", "--", "auth/", "-x")
-    document = json.loads(gitlease(one, "--json", *claim).stdout)
+    document = json.loads(typed(one, "--json", *claim).stdout)
     for step in document["next"]:
         done = subprocess.run(
             step.replace("gitlease", f"{sys.executable} -m gitlease", 1),
@@ -84,18 +68,6 @@ def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
     assert ask(one, "list")["leases"] == []
 
 
-def test_init_without_its_remote_writes_the_file_and_warns(
-    clones: Clones, path_remote: Remote
-) -> None:
-    (one,) = clones(1)
-    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
-    done = gitlease(one, "init")
-    assert (done.returncode, (one / ".gitlease.yaml").is_file()) == (0, True)
-    assert "warning: " in done.stderr
-    assert ask(one, "claim", "F001", expect=5)["error"]["code"] == "unavailable"
-    assert "Traceback" not in done.stderr
-
-
 def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
     (one,) = clones(1)
     script = tmp_path / "bin" / "git-lease"
@@ -103,15 +75,7 @@ def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
     script.write_text(f"#!{sys.executable}\nfrom gitlease.__main__ import main\nmain()\n")
     script.chmod(0o755)
     env = {"PYTHONPATH": ROOT, "PATH": f"{script.parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["git", "lease", "claim", "F001"],
-        cwd=one,
-        env=clean_env(env),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    done = run_program(["git", "lease", "claim", "F001"], one, env)
     assert done.returncode == 0, done
     check_words(done.stderr)
 
@@ -129,14 +93,10 @@ def test_nobody_who_listens_is_no_fault(clones: Clones, line: str, status: str) 
     (one,) = clones(1)
     words, _, reader = line.partition("|")
     command = f"sleep 0.2; '{sys.executable}' -m gitlease {words}; echo $? >&3"
-    done = subprocess.run(
+    done = run_program(
         ["bash", "-c", f"exec 3>&1; ({command}) | {reader or 'cat >/dev/null'}"],
-        cwd=one,
-        env=clean_env({"PYTHONPATH": ROOT}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
+        one,
+        {"PYTHONPATH": ROOT},
     )
     assert done.stdout.splitlines()[-1] == status, done
     assert done.stderr == ""

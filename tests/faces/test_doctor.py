@@ -9,17 +9,17 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import careless_server
 from support.commands import run_gitlease
-from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
+from support.running import ask
 from support.snapshots import check_words
 
 from gitlease.core import Hint, command_words
@@ -65,12 +65,6 @@ def states(found: dict[str, list[Any]], check: str) -> list[str]:
     return [row.state for row in found[check]]
 
 
-def ask(place: Path, *words: str, expect: int = 0, env: Mapping[str, str] | None = None) -> Any:
-    done = run_gitlease([*words, "--json"], place, env)
-    assert done.returncode == expect, done
-    return held_to_schema(json.loads(done.stdout))
-
-
 def type_fix(place: Path, fix: object) -> None:
     """Type the command that mends something, in a shell."""
     env = clean_env({"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": os.environ["HOME"]})
@@ -92,8 +86,8 @@ def test_sound_clone_is_good_in_words_and_json(jo: Path, path_remote: Remote) ->
     done = run_gitlease(["doctor"], jo, env)
     assert done.returncode == 0
     newer = " and has them in its configuration"
-    said = done.stdout.replace(newer, "")
-    check_words(re.sub(r"git 2\.\d+|answers in \S+ s|[\da-f]{20}", "…", said))
+    text = done.stdout.replace(newer, "")
+    check_words(re.sub(r"git 2\.\d+|answers in \S+ s|[\da-f]{20}", "…", text))
     document = ask(jo, "doctor", env=env)
     assert document["ok"]
     assert document["fixed"] == []
@@ -468,8 +462,7 @@ def test_gateway_in_each_state(used: Path, tmp_path: Path) -> None:
 def test_probe_on_every_transport(remote: Remote, clones: Clones, tmp_path: Path) -> None:
     for one in clones(2, remote):
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in remote.env.items():
-                patch.setenv(name, value)
+            remote.open_to(patch)
             found = look(one, tmp_path, probes=True)
         assert states(found, "probe") == ["good", "good", "good"]
         assert set(states(found, "remote")) == {"good"}
@@ -489,8 +482,7 @@ def test_clock_of_an_http_server(
     http_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (one,) = clones(1, http_remote)
-    for name, value in http_remote.env.items():
-        monkeypatch.setenv(name, value)
+    http_remote.open_to(monkeypatch)
     assert states(look(one, tmp_path), "clock") == ["good"]
     monkeypatch.setattr(
         "gitlease.wiring.doctor.ask_about",

@@ -28,11 +28,6 @@ def desks() -> tuple[Desk, Desk]:
     )
 
 
-@pytest.fixture
-def ada(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
 def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> None:
     for commit, argv, committed in (
         (False, (), False),

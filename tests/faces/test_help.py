@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from faces.fake import make_desks
-from support.fences import clean_env
+from support.commands import run_program
 from support.manpage import FILE, page
 
 from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
@@ -75,15 +75,7 @@ def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
 def run_here(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run python in an empty folder, where there is no repository."""
     root = str(Path(__file__).parents[2])
-    return subprocess.run(
-        [sys.executable, *argv],
-        cwd=tmp_path,
-        env=clean_env({"PYTHONPATH": root}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    return run_program([sys.executable, *argv], tmp_path, {"PYTHONPATH": root})
 
 
 @pytest.mark.parametrize("argv", [("--version",), ("--help",), ("claim", "--help"), ("clam",)])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.clock import ManualClock
+from support.commands import run_program
 from support.fences import clean_env
 from support.ledgers import door
 from support.remotes import Remote
@@ -230,15 +231,8 @@ def test_a_push_whose_lines_cannot_be_read_is_not_checked_and_that_is_said(
     hooked: Hooked, shut: str
 ) -> None:
     line = [sys.executable, "-m", "gitlease", "hook", "pre-push", "origin", "x"]
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {shut}', "sh", *line],
-        cwd=hooked.jo,
-        env={**clean_env(), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    words = ["sh", "-c", f'exec "$@" {shut}', "sh", *line]
+    done = run_program(words, hooked.jo, {"PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
     start = "gitlease: this push is not checked: cannot read git's list of refs "
     assert done.stderr.startswith(start)

@@ -41,11 +41,6 @@ def desks() -> tuple[Desk, Desk]:
     )
 
 
-@pytest.fixture
-def ada(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
 def ids(document: dict[str, Any]) -> list[str]:
     return [found["resource"] for found in document["tasks"]]
 
@@ -76,8 +71,8 @@ def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]
         "F007": "theirs",
         "src/other": "live",
     }
-    told = shown(ada, "queue", "--mine")
-    check_words(told)
+    table = shown(ada, "queue", "--mine")
+    check_words(table)
     assert ada.ok("queue", "--mine", "--all").out == ada.ok("queue", "--mine").out
 
 

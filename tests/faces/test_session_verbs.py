@@ -29,11 +29,6 @@ def desks() -> tuple[Desk, Desk]:
     )
 
 
-@pytest.fixture
-def ada(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
 def lease_of(desk: Desk, name: str) -> Any:
     (lease,) = desk.ok("show", name, "--json").json["leases"]
     return lease

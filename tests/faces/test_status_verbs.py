@@ -31,11 +31,6 @@ def desks() -> tuple[Desk, Desk]:
     )
 
 
-@pytest.fixture
-def ada(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
 def test_start_needs_a_task(ada: Desk) -> None:
     for argv in (("start", "F005"), ("start", "src/"), ("set", "F005", "todo")):
         ran = ada.run(*argv)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.commands import run_gitlease
-from support.documents import held_to_schema
-from support.fences import clean_env
+from support.commands import run_program, typed
 from support.repos import commit_file, git
+from support.running import ask
 from support.snapshots import check_words, raises
 
 import gitlease
@@ -26,18 +22,6 @@ pytestmark = pytest.mark.sampled(4)  # each starts real processes
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
-
-
-def typed(
-    cwd: Path, *argv: str, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return run_gitlease(argv, cwd, env)
-
-
-def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
-    done = typed(cwd, *argv, "--json")
-    assert done.returncode == expect, done
-    return held_to_schema(json.loads(done.stdout))
 
 
 @pytest.fixture
@@ -123,9 +107,9 @@ def test_a_path_that_matches_no_file_is_granted_with_a_warning(
     git(jo, "push", "-q", "origin", "HEAD:main")
     git(jo, "fetch", "-q")
     git(jo, "reset", "-q", "--hard", "HEAD~1")
-    said = ask(jo, "claim", f"path:{word}")["warnings"]
+    warnings = ask(jo, "claim", f"path:{word}")["warnings"]
     expected = [] if matches else [f"{word} matches no file, here or on the main branch"]
-    assert said == expected
+    assert warnings == expected
     assert ask(jo, "claim", "X1", "--path", word)["warnings"] == expected
 
 
@@ -201,14 +185,8 @@ def completing(jo: Path, tmp_path: Path) -> Callable[[str, str], list[str]]:
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
 
     def ask_shell(shell: str, script: str) -> list[str]:
-        done = subprocess.run(
-            [shell, "-c", script],
-            cwd=jo,
-            env=clean_env({"PYTHONPATH": ROOT, "PATH": path, "HOME": str(home)}),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
+        done = run_program(
+            [shell, "-c", script], jo, {"PYTHONPATH": ROOT, "PATH": path, "HOME": str(home)}
         )
         assert done.stderr == ""
         return done.stdout.splitlines()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fences import clean_env
+from support.commands import run_program
 from support.hooked import script
 from support.ledgers import door
 from support.remotes import Remote
@@ -77,16 +76,7 @@ def test_a_server_that_floods_whoever_pushes_gets_no_memory_and_decides_nothing(
     script(hook, f"cat >/dev/null\nyes 'many words' | head -c 20000000 >&2\n{end}\n")
     (clone,) = clones(1)
     words = (sys.executable, "-P", "-m", "gitlease", "claim", "F001", "--any")
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *words],
-        cwd=clone,
-        env=clean_env(path_remote.env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", MEASURED, *words], clone, path_remote.env)
     assert done.returncode == (0 if accepts else 4), done.stderr
     assert len(done.stderr) < 4_000
     assert int(done.stdout.splitlines()[-1]) < MOST
@@ -103,15 +93,8 @@ def test_options_of_pushes_are_of_the_persons_work_alone(
     (clone,) = clones(1)
     git(clone, "config", "push.pushOption", "ci.skip")
     git(clone, "config", "--add", "push.pushOption", "merge_request.create")
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "gitlease", "claim", "F001", "--any"],
-        cwd=clone,
-        env=clean_env(path_remote.env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
+    done = run_program(
+        [sys.executable, "-P", "-m", "gitlease", "claim", "F001", "--any"], clone, path_remote.env
     )
     assert done.returncode == 0, done.stderr
     assert set((bare / "told").read_text().split()) == {"0"}

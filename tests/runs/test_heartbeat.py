@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
-from support.running import until
+from support.running import LONG, until
 
 from gitlease.core import Grant, Hold, Instant, Loss, Lost, parse_resource
 from gitlease.engine import Keeper, RenewalResult
 from gitlease.runs import Heartbeat, heartbeat
 
-LONG = 60.0
 A = Hold(
     grant=Grant(parse_resource("A"), "*", None, "id-a", 1),
     since=Instant(wall_ms=0, boot_ms=0, boot_id="b"),

@@ -22,7 +22,6 @@ from simulation.small_worlds import (
 from gitlease.core import (
     MOVES,
     EndSession,
-    Extend,
     Hold,
     Lease,
     Ledger,
@@ -129,13 +128,6 @@ def push_work_under_a_lost_lease(patch: Patch) -> None:
     patch.setattr(PushCase, "_required", lambda *_: {})
 
 
-def bind_to_another_run(patch: Patch) -> None:
-    def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]:
-        return holding.extend(ledger, replace(op, actor=replace(op.actor, session="x")), moment)
-
-    patch.setitem(cast(Any, MOVES), Extend, extend)
-
-
 def release_for(operation: type[Unbind | RunOut]) -> Callable[[Patch], None]:
     def releases(ledger: Ledger, op: Unbind | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
         end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
@@ -164,7 +156,6 @@ OFF: Mapping[str, tuple[Callable[[Patch], None], World, str]] = {
     "work without a lease": (push_work_under_a_lost_lease, PUSHED, "S5"),
     "no barrier": (give_up_without_a_barrier, LATE, "S6"),
     "anybody's lease": (take_every_lease_for_ones_own, RENEWED, "S7"),
-    "bound to another run": (bind_to_another_run, EXTENDED, "S7"),
     "unbinding that releases": (release_for(Unbind), BOUND, "S7"),
     "renewed along again": (renew_along_whatever_was_asked_once, TWICE, "S7"),
     "an edge given up with its session": (release_for(RunOut), SESSION_ENDS, "edge"),

@@ -8,36 +8,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from ledger_checker import beliefs
 from ledger_checker.beliefs import Checker
 from ledger_checker.moves import Broken
 from simulation.lives import life
-from simulation.server import Server
 from simulation.weather import Weather
 from support.memory import MemoryRemote
 
 from gitlease.core import (
-    MOVES,
     Actor,
-    EndSession,
-    Fate,
     Header,
     Invalid,
     Lease,
     Ledger,
-    Moment,
-    Outcome,
     Policy,
-    Unbind,
     abandoned_at,
     replace,
 )
 from gitlease.core import lease as lease_rules
-from gitlease.core.moves import claiming, holding
-from gitlease.engine import Swapped
+from gitlease.core.moves import claiming
 from gitlease.store import Move, RefLedgerStore
 
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
@@ -135,40 +127,11 @@ def apply_operations_twice(patch: Patch) -> None:
     patch.setattr(Header, "entry", lambda *_: None)
 
 
-def say_that_it_is_done(patch: Patch) -> None:
-    push = Server.push
-
-    def says_done(self: Server, *given: Any) -> Swapped:
-        push(self, *given)
-        return Swapped(fate=Fate.APPLIED)
-
-    patch.setattr(Server, "push", says_done)
-
-
 def renew_anothers_lease(patch: Patch) -> None:
     def also_anothers(lease: Lease, actor: Actor) -> bool:
         return not lease.same_holder(actor) or lease.session in (None, actor.session)
 
     patch.setattr(Lease, "answers_to", also_anothers)
-
-
-def believe_in_what_another_run_bound(patch: Patch) -> None:
-    patch.setattr(Lease, "answers_to", Lease.same_holder)
-
-
-def unbind_nothing(patch: Patch) -> None:
-    def does_nothing(ledger: Ledger, op: Unbind, _: Moment) -> tuple[Ledger, Outcome]:
-        return ledger, Outcome(operation=op.id, status="unbound", changed=False)
-
-    patch.setitem(cast(Any, MOVES), Unbind, does_nothing)
-
-
-def release_what_is_unbound(patch: Patch) -> None:
-    def releases(ledger: Ledger, op: Unbind, moment: Moment) -> tuple[Ledger, Outcome]:
-        end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
-        return holding.end_session(ledger, end, moment)
-
-    patch.setitem(cast(Any, MOVES), Unbind, releases)
 
 
 def call_edges_abandoned_too_early(patch: Patch) -> None:
@@ -209,11 +172,7 @@ OFF: dict[Callable[[Patch], None], tuple[str, dict[str, Any]]] = {
     keep_the_token: ("S4", {}),
     give_the_first_token_again: ("S5", {"first": 1}),  # that of the seed 0 confuses edges first
     apply_operations_twice: ("S6", {}),
-    say_that_it_is_done: ("S6", {}),
-    unbind_nothing: ("S6", {}),
     renew_anothers_lease: ("S7", {}),
-    release_what_is_unbound: ("S7", {}),
-    believe_in_what_another_run_bound: ("S3", {}),
     need_repair_after_a_kill: ("S8", KILLS),
     settle_and_forget_it: ("L3", KILLS),
     take_any_head_for_the_newest: ("rollback", BACK),

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fences import clean_env
+from support.commands import run_program
 from support.ledgers import door
 from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import commit_file, git, make_clone
-from support.running import LONG, Desk
+from support.running import Desk
 
 from gitlease.store import transport
 
@@ -41,16 +41,7 @@ class Newcomer(Desk):
         self, *argv: str, input: str = "", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, in an interpreter of its own."""
-        return subprocess.run(
-            self.words(*argv),
-            cwd=self.clone,
-            env=clean_env({**self.env, **(env or {})}),
-            input=input,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=LONG,
-            check=False,
-        )
+        return run_program(self.words(*argv), self.clone, {**self.env, **(env or {})}, input=input)
 
     @property
     def store(self) -> Path:
@@ -89,8 +80,7 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> 
 def test_all_of_a_clones_work_goes_on_without_the_oldest_history(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     ada = decide(remote, tmp_path, 30)
     jo = newcomer(remote, tmp_path)
     held = {x["resource"] for x in jo.document("list")["leases"]}
@@ -163,8 +153,7 @@ def test_first_contacts_at_once_do_not_disturb_each_other(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """git refuses a second one that says how much history it wants: they take turns."""
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     decide(remote, tmp_path, 4)
     jo = newcomer(remote, tmp_path)
     fetches: list[object] = []

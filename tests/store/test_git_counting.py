@@ -46,8 +46,7 @@ ROOT = Path(__file__).parents[2]
 
 def reach(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     """What every git process of this test needs, to be counted and let in."""
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
 
 
 def since(remote: Remote, before: list[str]) -> list[str]:

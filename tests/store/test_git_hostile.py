@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from store.test_kept_rows import Objects
 from support.clock import ManualClock
-from support.fences import clean_env
+from support.commands import run_program
 from support.ledgers import (
     EPOCH_MS,
     Entry,
@@ -335,14 +334,8 @@ with gitlease.open(sys.argv[1]) as leases:
 
 def run_limited(clone: Path) -> str:
     """What a process with 2 GB and 20 s of processor time says of a claim and a list."""
-    done = subprocess.run(
-        [sys.executable, "-c", BOMB, str(clone)],
-        env={**clean_env(), "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = [sys.executable, "-c", BOMB, str(clone)]
+    done = run_program(words, None, {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, (done.returncode, done.stderr[-2_000:])
     return done.stdout.strip()
 

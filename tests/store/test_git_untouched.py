@@ -112,8 +112,7 @@ def configure(clone: Path, settings: dict[str, str]) -> None:
 def test_an_ordinary_clone(
     remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     clone = with_work(clones(1)[0])
     git(clone, "fetch", "-q", "origin", env=remote.env)  # so that there is a FETCH_HEAD
     before = git(remote.bare, "rev-parse", "refs/heads/main")
@@ -308,8 +307,8 @@ def test_a_password_in_the_url_is_never_shown(
             run([*line, "--json", "-C", str(clone)])
         git(clone, "config", "remote.origin.url", remote.as_user("jo", "wr0ng").url)
         run(["claim", "F010", "-C", str(clone)])
-        said = capsys.readouterr()
-        for text in (said.out, said.err):
+        output = capsys.readouterr()
+        for text in (output.out, output.err):
             assert "s3cret" not in text
             assert "wr0ng" not in text
         folder = common_dir(clone) / "gitlease"

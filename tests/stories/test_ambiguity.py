@@ -36,6 +36,7 @@ from support.fences import clean_env
 from support.ledgers import door, read_files, text_of
 from support.remotes import Remote
 from support.repos import git
+from support.running import LONG
 from support.session import LeaseService
 
 from gitlease.core import GitleaseError
@@ -47,8 +48,7 @@ Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
 ANN, BOB = "w1@example.com", "w2@example.com"
 POST = b"POST "
-LIMIT = {"http": 1.5, "ssh": 4.0}
-WAIT = 20.0
+LIMIT = {"http": 1.5, "ssh": 4.0}  # seconds for a push that meets a fault
 
 
 @dataclass
@@ -63,9 +63,9 @@ class Stage:
         default_factory=lambda: ManualClock(wall_ms=int(time.time() * 1_000))
     )  # started now, since some of the clients are processes with a clock of their own
 
-    def ann(self) -> Leases:
+    def ann(self, time_limit: float = LONG) -> Leases:
         """Ann in a new process of her clone."""
-        return door(self.ann_clone, clock=self.clock, time_limit=LIMIT[self.remote.kind])
+        return door(self.ann_clone, clock=self.clock, time_limit=time_limit)
 
     def bob(self) -> Leases:
         """Bob in a new process of his clone."""
@@ -84,7 +84,7 @@ class Stage:
         self.proxy.release()
         if self.remote.kind == "http":
             self.remote.disarm()
-        quiet, until = 0, time.monotonic() + WAIT
+        quiet, until = 0, time.monotonic() + LONG
         while quiet < 8:
             assert time.monotonic() < until, "the server does not come to rest"
             quiet = 0 if _busy(self.remote.bare) else quiet + 1
@@ -109,8 +109,7 @@ def _busy(bare: Path) -> bool:
 
 @contextmanager
 def stage(remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     with FaultProxy(remote.port) as proxy:
         (ann,) = clones(1, remote.through(proxy.port))
         (bob,) = clones(1, remote)
@@ -146,7 +145,7 @@ def tell(on: Stage, *, early: bool) -> tuple[str, str]:
 
     ``early``: Bob claims while what was held back is still on its way.
     """
-    ann = attempt(lambda: on.ann().claim("F001"))
+    ann = attempt(lambda: on.ann(LIMIT[on.remote.kind]).claim("F001"))
     bob = attempt(lambda: on.bob().claim("F001")) if early else ""
     between = on.holder()
     on.settle()
@@ -173,13 +172,13 @@ def after_that(on: Stage, ann: str) -> None:
     """Ann's next commands know what became of it."""
     holder, next_one = on.holder(), on.ann()
     next_one.note("F009", "my next command")
-    told = [line for line in next_one.warnings if "claim of F001" in line]
+    messages = [line for line in next_one.warnings if "claim of F001" in line]
     assert all("barrier" not in line for line in next_one.warnings), next_one.warnings
-    landed = any(" had reached the remote" in line for line in told)
+    landed = any(" had reached the remote" in line for line in messages)
     if ann in ("unknown_outcome", "killed"):
         assert landed == (holder == ANN), next_one.warnings
     if ann == "unknown_outcome":  # the hint promised an answer, whatever it is
-        assert len(told) == 1, next_one.warnings
+        assert len(messages) == 1, next_one.warnings
     if holder == ANN:
         assert attempt(lambda: on.ann().claim("F001")) == "ok"
         assert [x.resource for x in on.ann().list(mine=True)] == ["F001"]
@@ -286,8 +285,8 @@ def test_a_claim_that_is_cut_off_leaves_no_lock_on_the_remote(
     hook.write_text(LOCKING_HOOK.format(gate=gate))
     hook.chmod(0o755)
     if how == "time limit":
-        said = attempt(lambda: door(one, clock=clock, time_limit=1.5).claim("F001"))
-        assert said in ("ok", "unavailable", "unknown_outcome")
+        outcome = attempt(lambda: door(one, clock=clock, time_limit=1.5).claim("F001"))
+        assert outcome in ("ok", "unavailable", "unknown_outcome")
     else:
         process = subprocess.Popen(
             [sys.executable, "-c", CLAIM, str(one)],
@@ -295,15 +294,15 @@ def test_a_claim_that_is_cut_off_leaves_no_lock_on_the_remote(
             stdin=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + WAIT
+        until = time.monotonic() + LONG
         while not (gate / "first").exists():
             assert time.monotonic() < until
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        assert process.wait(WAIT) != 0
+        assert process.wait(LONG) != 0
     (gate / "first").rmdir()
     gate.rmdir()
-    until = time.monotonic() + WAIT
+    until = time.monotonic() + LONG
     while _busy(path_remote.bare):
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -334,7 +333,7 @@ def test_ssh_cut_anywhere(direction: str, share: float, ssh: Stage) -> None:
     before = len(ssh.proxy.links)
     ssh.ann().note("F008", "to measure a push")
     link = ssh.proxy.links[before]
-    link.closed.wait(WAIT)
+    link.closed.wait(LONG)
     total = link.up if direction == "up" else link.down
     fault = ssh.proxy.arm(
         cut_after(direction, int(total * share), times=1)  # type: ignore[arg-type]
@@ -360,7 +359,7 @@ def killed_claim(on: Stage, fault: TcpFault) -> Iterator[None]:
         stderr=subprocess.PIPE,
     )
     try:
-        until = time.monotonic() + WAIT
+        until = time.monotonic() + LONG
         while not fault.fired:
             assert process.poll() is None, process.communicate()[1].decode()
             assert time.monotonic() < until, "the fault does not fire"

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
+from support.running import LONG
 from support.snapshots import check_words
 
 import gitlease
 from gitlease.core import Fate
 from gitlease.engine import Swapped
 from gitlease.store import RefLedgerStore
-
-LONG = 60.0  # seconds that a test waits for what must come, at most
 
 
 @pytest.fixture

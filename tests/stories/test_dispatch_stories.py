@@ -37,11 +37,11 @@ def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, ki
     go = jo.clone / "go"
     script = f"echo said; echo aside >&2; env | grep GITLEASE_SE; cat; until test -e '{go}'; do "
     script += "sleep 0.05; done; exit 3"
-    said = jo.document("dispatch", "F001", "--", "sh", "-c", script)
-    run = said["run"]
-    assert (said["status"], run["state"]) == ("dispatched", "running")
+    answer = jo.document("dispatch", "F001", "--", "sh", "-c", script)
+    run = answer["run"]
+    assert (answer["status"], run["state"]) == ("dispatched", "running")
     assert run["session"].startswith("dispatch-")
-    assert said["lease"]["session"] == run["session"]
+    assert answer["lease"]["session"] == run["session"]
     assert lives(run["pid"])
     assert lives(run["command_pid"])
     log = Path(run["log"])
@@ -62,8 +62,8 @@ def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, ki
 
 def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    said = jo.document("run", "--detach", "F001", "--", *sleeper(file))
-    assert (said["command"], said["status"]) == ("dispatch", "dispatched")
+    answer = jo.document("run", "--detach", "F001", "--", *sleeper(file))
+    assert (answer["command"], answer["status"]) == ("dispatch", "dispatched")
     child = number_in(file)
     refused = jo.document("run", "--detach", "F001", "--", "true", expect=1)
     assert refused["error"]["code"] == "held"
@@ -110,9 +110,9 @@ def test_a_run_whose_runner_is_killed_ends_and_is_told_so(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
-    said = jo.document("dispatch", "F001", "--ttl", "2s", "--", *sleeper(file))
+    answer = jo.document("dispatch", "F001", "--ttl", "6s", "--", *sleeper(file))
     child = number_in(file)
-    os.kill(said["run"]["pid"], signal.SIGKILL)
+    os.kill(answer["run"]["pid"], signal.SIGKILL)
     until(lambda: not lives(child), "the end of the command")
     assert ended(jo)["state"] == "killed"
     assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
@@ -120,11 +120,11 @@ def test_a_run_whose_runner_is_killed_ends_and_is_told_so(
 
 def test_a_lost_run_says_so(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    said = jo.document("dispatch", "F001", "--ttl", "4s", "--", *sleeper(file))
+    answer = jo.document("dispatch", "F001", "--ttl", "6s", "--", *sleeper(file))
     number_in(file)
     assert jo.ask("release", "F001", "--no-session").returncode == 0
     over = ended(jo)
-    assert (over["state"], over["session"]) == ("lost", said["run"]["session"])
+    assert (over["state"], over["session"]) == ("lost", answer["run"]["session"])
     check_words(over["message"])
     check_words(jo.ask("dispatch", "--logs", "F001", "--follow").stdout)
 

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.gateway import LONG, Gate, running
+from support.gateway import Gate, running
 from support.remotes import Remote
-from support.running import Desk, until
+from support.running import LONG, Desk, until
 
 import gitlease
 
@@ -26,8 +26,8 @@ def live(clone: Path, remote: Remote) -> dict[str, str]:
     return {x["resource"]: x["holder"] for x in leases if x["state"] == "active"}
 
 
-def _has(told: dict[str, str], many: int) -> bool:
-    return len(told) >= many
+def _has(answered: dict[str, str], many: int) -> bool:
+    return len(answered) >= many
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_a_gateway_that_is_killed_loses_nothing_that_it_answered(
 ) -> None:
     """Sixteen clients claim and release meanwhile; each asks again until it is answered."""
     folder, reader = clones(2)
-    stop, told = threading.Event(), dict[str, str]()
+    stop, answered = threading.Event(), dict[str, str]()
     with running(folder, path_remote) as gate:
         secrets = {f"p{n}": gate.token(f"p{n}") for n in range(CLIENTS)}
 
@@ -48,7 +48,7 @@ def test_a_gateway_that_is_killed_loses_nothing_that_it_answered(
                 mine, common = f"{name}-{count}", f"common-{count % 3}"
                 with suppress(gitlease.Unavailable):
                     leases.claim(mine)
-                    told[mine] = f"{name}@example.com"
+                    answered[mine] = f"{name}@example.com"
                 try:
                     leases.claim(common)
                     leases.release(common)
@@ -58,15 +58,15 @@ def test_a_gateway_that_is_killed_loses_nothing_that_it_answered(
         with ThreadPoolExecutor(CLIENTS) as pool:
             working = [pool.submit(work, name) for name in secrets]
             for round_ in range(1, ROUNDS + 1):
-                until(partial(_has, told, round_ * 20), "claims are answered")
+                until(partial(_has, answered, round_ * 20), "claims are answered")
                 gate.end(signal.SIGKILL)
                 gate.start()
-            until(partial(_has, told, (ROUNDS + 1) * 20), "claims are answered again")
+            until(partial(_has, answered, (ROUNDS + 1) * 20), "claims are answered again")
             stop.set()
             for one in working:
                 one.result(LONG)
     there = live(reader, path_remote)
-    lost = {name: who for name, who in told.items() if there.get(name) != who}
+    lost = {name: who for name, who in answered.items() if there.get(name) != who}
     assert lost == {}, "what was answered stands in the ledger"
     assert Desk(reader, env=path_remote.env).document("verify")["violations"] == []
 

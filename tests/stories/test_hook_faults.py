@@ -128,9 +128,9 @@ def test_a_gitlease_that_is_broken_stops_neither_commit_nor_push(
     jo.path = without_gitlease(jo.path)
     if broken in BROKEN:
         in_the_way(jo, BROKEN[broken], tmp_path)
-    for status, said in (jo.commit(), jo.push("origin")):
-        assert (status, len(said)) == (0, 1), said
-        check_words(said)
+    for status, lines in (jo.commit(), jo.push("origin")):
+        assert (status, len(lines)) == (0, 1), lines
+        check_words(lines)
     assert git(jo.root, "log", "-1", "--format=%B").strip() == "x"
 
 
@@ -145,9 +145,9 @@ def test_a_remote_that_hangs_is_waited_for_once(servers: Servers, tmp_path: Path
         jo = hooked(clone, remote, settings="guard: {timeout: 1s}\n")
         proxy.arm(stall("down", 0))
         for connections in (1, 1):
-            status, said = jo.commit()
-            assert (status, len(said)) == (0, 1), said
-            check_words(said)
+            status, lines = jo.commit()
+            assert (status, len(lines)) == (0, 1), lines
+            check_words(lines)
             assert proxy.connections == connections
         proxy.disarm()
 
@@ -197,9 +197,9 @@ def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
     assert jo.commit()[0] == 1
     DAMAGE[damage](jo.own)
     for _ in range(2):
-        status, said = jo.commit()
-        assert (status, len(said)) == (1, 2), said
-        check_words([cleaned(line) for line in said])
+        status, lines = jo.commit()
+        assert (status, len(lines)) == (1, 2), lines
+        check_words([cleaned(line) for line in lines])
     git(jo.root, "reset", "-q", "--", "src")
     assert jo.commit("free.txt") == (0, [])
 
@@ -228,9 +228,9 @@ def test_a_push_asks_for_all_layers_at_once(jo: Hooked, kim: Path) -> None:
     claim(kim, "src/**", layer="mine")
     assert jo.commit("src/a.py", "--no-verify")[0] == 0
     asked = jo.remote.connections()
-    status, said = jo.push("origin")
+    status, lines = jo.push("origin")
     assert status == 1
-    assert "src/a.py" in "".join(said)
+    assert "src/a.py" in "".join(lines)
     assert jo.remote.connections() == asked + 4, "for what has moved, and whose work that is"
 
 
@@ -249,8 +249,7 @@ class Busy:
     """Somebody who commits all the time, in this process and by a clock of the test."""
 
     def __init__(self, remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name, value in remote.env.items():
-            monkeypatch.setenv(name, value)
+        remote.open_to(monkeypatch)
         self.remote, self.clock = remote, ManualClock()
         self.clone, self.other = clones(2)
         (self.clone / "a.txt").write_text("a")
@@ -310,8 +309,8 @@ def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> N
     worker.remote.bare.rename(away)
     for _ in range(2):
         worker.context().beat()
-    (said,) = worker.context().inbox.take()
-    check_words(said)
+    (message,) = worker.context().inbox.take()
+    check_words(message)
     assert worker.context().inbox.take() == ()
     away.rename(worker.remote.bare)
     worker.beats()
@@ -359,16 +358,16 @@ def test_hooks_with_fresh_knowledge_import_little(jo: Hooked, kim: Path) -> None
     claim(kim, "src/auth/**")
     assert jo.commit("free.txt") == (0, [])
     jo.change("free.txt")
-    status, found, said = modules(jo, "pre-commit")
-    assert (status, said, found & HEAVY) == (0, [], set())
+    status, imported, lines = modules(jo, "pre-commit")
+    assert (status, lines, imported & HEAVY) == (0, [], set())
     jo.change()
-    status, found, said = modules(jo, "pre-commit")
-    assert (status, len(said), found & HEAVY) == (1, 2, set())
+    status, imported, lines = modules(jo, "pre-commit")
+    assert (status, len(lines), imported & HEAVY) == (1, 2, set())
     message = jo.root / ".git" / "COMMIT_EDITMSG"
     message.write_text("x\n")
     for name in ("prepare-commit-msg", "commit-msg", "post-commit", "post-checkout", "post-merge"):
-        status, found, said = modules(jo, name, str(message), "message")
-        assert (status, said, found & HEAVY) == (0, [], set()), name
+        status, imported, lines = modules(jo, name, str(message), "message")
+        assert (status, lines, imported & HEAVY) == (0, [], set()), name
 
 
 def test_an_agents_tool_that_has_nothing_due_imports_little(jo: Hooked) -> None:
@@ -381,5 +380,5 @@ def test_an_agents_tool_that_has_nothing_due_imports_little(jo: Hooked) -> None:
         host = file.name.partition("-")[0]
         modules(jo, host, "after-tool", code=LIST_AGENT, data=event)  # looks at what is held
         done = modules(jo, host, "after-tool", code=LIST_AGENT, data=event)
-        status, found, said = done
-        assert (status, said, found & HEAVY) == (0, [], set()), file.name
+        status, imported, lines = done
+        assert (status, lines, imported & HEAVY) == (0, [], set()), file.name

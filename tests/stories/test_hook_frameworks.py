@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.commands import run_program
 from support.fences import clean_env
 from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person
 from support.running import until
@@ -51,16 +52,7 @@ def tool(name: str) -> str:
 
 
 def typed(one: Person, *words: str) -> str:
-    done = subprocess.run(
-        words,
-        cwd=one.root,
-        env=clean_env(one.env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    done = run_program(words, one.root, one.env)
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout
 

@@ -234,7 +234,7 @@ def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) ->
     kim = LeaseService(pair.kim.at().ledger)
     kim.set_policy({"admins": KIM})
     kim.revoke(parse_resource("F001"), reason="needed today")
-    told = f'your claim of F001 was revoked by {KIM}: "needed today"'
+    notice = f'your claim of F001 was revoked by {KIM}: "needed today"'
     pair.jo.put("docs/guide.md")
     goes_on(pair.jo.commit())
     words = Notes(str(pair.jo.private))
@@ -242,7 +242,7 @@ def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) ->
 
     pair.jo.put("docs/guide.md")
     nexts = [pair.jo.gitlease("list").stderr, pair.jo.commit().stderr]
-    assert [x.count(told) for x in nexts] == [1, 0]
+    assert [x.count(notice) for x in nexts] == [1, 0]
 
 
 @pytest.mark.parametrize("by", ["merge", "rebase"])
@@ -258,17 +258,6 @@ def test_a_pull_of_landed_work_ends_its_lease(pair: Pair, by: str) -> None:
     pair.calls()
     pair.kim.git("pull", "-q", f"--{'no-rebase' if by == 'merge' else by}", "origin", "main")
     until(lambda: pair.leases()["F002"].state == "completed", "the end of the lease")
-
-
-def test_a_pull_calls_nothing_while_nothing_is_held(pair: Pair) -> None:
-    pair.kim.gitlease("list")
-    pair.kim.run("commit", "-q", "--allow-empty", "-m", "makes the markers")
-    for pull in ("--no-rebase", "--rebase"):
-        pair.jo.saves("docs/guide.md")
-        pair.jo.git("push", "-q", "origin", "HEAD:main", env={"GITLEASE_SKIP": "1"})
-        pair.calls()
-        pair.kim.git("pull", "-q", pull, "origin", "main")
-        assert not {*pair.calls()} & {"post-merge", "post-rewrite"}
 
 
 def test_hooks_that_died_are_told_once(pair: Pair) -> None:

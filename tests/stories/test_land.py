@@ -102,8 +102,7 @@ class Stage:
 
 
 def make_stage(remote: Remote, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     clock = ManualClock(wall_ms=int(time.time() * 1_000))
     jo, kim = (
         Worker(
@@ -385,7 +384,7 @@ def test_a_check_that_takes_longer_than_the_lease_lands(stage: Stage) -> None:
     opened = open_workspace(str(stage.jo.root), environ={})
     acts.set_policy(opened.ledger, {"ttl_min": "1s", "skew": "0s"})
     stage.jo.git("checkout", "-q", "-b", "topic")
-    Leases(opened).claim("F001", ttl="3s")
+    Leases(opened).claim("F001", ttl="6s")
     stage.jo.works()
     at = 'at() { git ls-remote "$0" "refs/gitlease/*"; }; old=$(at); '
     renewed = at + 'until [ "$(at)" != "$old" ]; do sleep 0.1; done'

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.fences import clean_env
+from support.commands import run_program
 from support.hooked import share_tasks
 from support.remotes import Remote
 from support.running import LONG, Desk, desks_in, until
@@ -35,16 +34,7 @@ def jo(path_remote: Remote, clones: Clones) -> Iterator[Desk]:
 
 def said(desk: Desk, code: str, expect: int = 0) -> list[str]:
     """What a program prints that is run in the clone."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", BEGIN + code],
-        cwd=desk.clone,
-        env=clean_env(desk.env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=LONG,
-        check=False,
-    )
+    done = run_program([sys.executable, "-P", "-c", BEGIN + code], desk.clone, desk.env)
     assert done.returncode == expect, done
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout.splitlines()

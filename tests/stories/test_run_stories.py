@@ -60,10 +60,10 @@ def test_nothing_but_the_command_speaks_and_json_is_the_last_line_of_the_errors(
     assert (done.returncode, done.stdout) == (4, "--json\n")
     aside, text = done.stderr.splitlines()
     assert aside == "e"
-    said = json.loads(text)
-    assert (said["ok"], said["command"], said["status"]) == (True, "run", "ended")
-    assert (said["exit"], said["command_exit"], said["lost"]) == (4, 4, [])
-    assert said["lease"]["resource"] == "F001"
+    answer = json.loads(text)
+    assert (answer["ok"], answer["command"], answer["status"]) == (True, "run", "ended")
+    assert (answer["exit"], answer["command_exit"], answer["lost"]) == (4, 4, [])
+    assert answer["lease"]["resource"] == "F001"
     refused = jo.ask("run", "F001", "--ttl", "9h", "--json", "--", "true")
     error = json.loads(refused.stderr)["error"]
     assert (refused.returncode, refused.stdout) == (75, "")
@@ -151,12 +151,12 @@ def test_signals_are_passed_on_to_the_group(jo: Desk, tmp_path: Path) -> None:
     run = jo.start("run", "F001", "--", "sh", "-c", script)
     number_in(file)
     assert run.stdout is not None
-    for signum, said in (
+    for signum, word in (
         *((signal.SIGUSR1, "one"), (signal.SIGUSR2, "two")),
         *((signal.SIGHUP, "hup"), (signal.SIGTERM, "term")),
     ):
         run.send_signal(signum)
-        assert run.stdout.readline() == f"{said}\n"
+        assert run.stdout.readline() == f"{word}\n"
     assert run.wait(LONG) == 9
     assert jo.live() == []
 
@@ -216,7 +216,7 @@ def test_when_the_run_is_killed_its_command_ends_and_the_lease_lapses(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
-    run = jo.start("run", "F001", "--ttl", "2s", "--", *sleeper(file))
+    run = jo.start("run", "F001", "--ttl", "6s", "--", *sleeper(file))
     child = number_in(file)
     run.kill()
     assert run.wait(LONG) == -signal.SIGKILL
@@ -247,7 +247,7 @@ def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
-    run = jo.start("run", "F001", "--ttl", "2s", "--", *sleeper(file, deaf=True))
+    run = jo.start("run", "F001", "--ttl", "6s", "--", *sleeper(file, deaf=True))
     child = number_in(file)
     run.send_signal(signal.SIGSTOP)
     until(lambda: not lives(child), "the end of the command, by its guardian")
@@ -263,17 +263,21 @@ def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
 
 def test_a_revocation_ends_the_command(jo: Desk, kim: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    run = jo.start("run", "F001", "--ttl", "4s", "--json", "--", *sleeper(file, deaf=True))
+    run = jo.start("run", "F001", "--ttl", "6s", "--json", "--", *sleeper(file, deaf=True))
     child = number_in(file)
     assert kim.ask("revoke", "F001", "--reason", "wrong").returncode == 0
     assert run.wait(LONG) == 125
     assert not lives(child)
     assert run.stderr is not None
-    said = json.loads(run.stderr.read())
-    assert (said["error"]["code"], said["error"]["exit"], said["status"]) == ("lost", 125, "lost")
-    [lost] = said["lost"]
+    answer = json.loads(run.stderr.read())
+    assert (answer["error"]["code"], answer["error"]["exit"], answer["status"]) == (
+        "lost",
+        125,
+        "lost",
+    )
+    [lost] = answer["lost"]
     assert (lost["loss"], lost["by"]) == ("revoked", "w2@example.com")
-    assert said["command_exit"] == 128 + signal.SIGKILL
+    assert answer["command_exit"] == 128 + signal.SIGKILL
 
 
 def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
@@ -292,8 +296,8 @@ def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
         lines += ["gitlease claim scratch --any 2>/dev/null", end]
         lines += ["while gitlease list | grep -q scratch; do sleep 0.1; done"]
     lines += ["gitlease fence F001 $GITLEASE_TOKEN; echo fence=$?"]
-    said = jo.ask("run", "F001", "--", "sh", "-c", "\n".join(lines))
-    assert "fence=0" in said.stdout, said
+    ran = jo.ask("run", "F001", "--", "sh", "-c", "\n".join(lines))
+    assert "fence=0" in ran.stdout, ran
     assert jo.live() == others
 
 
@@ -418,7 +422,7 @@ def test_while_run_and_guardian_are_stopped_a_command_outlives_its_lease_and_lan
 ) -> None:
     """The README and the help of ``run`` name it among what is not promised."""
     file = tmp_path / "pid"
-    run = jo.start("run", "F001", "--ttl", "2s", "--", *sleeper(file))
+    run = jo.start("run", "F001", "--ttl", "6s", "--", *sleeper(file))
     child = number_in(file)
     (lease,) = kim.document("list")["leases"]
     guardian = jo.guardian()

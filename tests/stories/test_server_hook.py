@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import run_gitlease
-from support.fences import clean_env
+from support.commands import run_gitlease, run_program
 from support.forge import JO, KIM, Forge, objects_of
 from support.hooked import Done, script
 from support.illegal import barrier, claim
@@ -262,29 +260,25 @@ def test_a_hook_that_cannot_read_what_is_pushed_refuses_it(host: Host, forge: Fo
 def test_what_comes_in_part_is_refused(host: Host, part: int | None) -> None:
     host.install()
     tip = git(host.bare, "rev-parse", "main")
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-P", "-m", "gitlease", "server-hook", "pre-receive", "end"],
-        cwd=host.bare,
-        env=clean_env({"GL_USER": "kim"}),
+        host.bare,
+        {"GL_USER": "kim"},
         input=f"{'0' * 40} {tip} refs/heads/side\n"[:part],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
     )
     assert done.returncode not in (0, 9), done.stderr
 
 
 def test_only_usable_settings_of_the_server_count(host: Host, forge: Forge) -> None:
     host.install()
-    told = {
+    settings = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "gitlease.mode",
         "GIT_CONFIG_VALUE_0": "warn",
         "GITLEASE_SKIP": "1",
     }
     stolen = forge.first(barrier()).of(JO)
-    done = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim", **told})
+    done = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim", **settings})
     assert done.returncode == 1
     assert "(identity)" in done.stderr
     git(host.bare, "config", "gitlease.mode", "sometimes")

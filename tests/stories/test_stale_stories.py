@@ -1,4 +1,4 @@
-"""Stale claims in real clones: found by the ledger and real commits, and in no normal work."""
+"""Stale claims in real clones: judged by the ledger and real commits, and none in normal work."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def story(path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) 
     return Story(clones(2), path_remote, monkeypatch)
 
 
-def words(found: CheckResult) -> list[str]:
-    return [f"{f.rule.id} {f.resource}" for f in found.findings]
+def words(checked: CheckResult) -> list[str]:
+    return [f"{x.rule.id} {x.resource}" for x in checked.findings]
 
 
 def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
@@ -36,23 +36,23 @@ def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
     story.put(story.jo, ".gitlease.yaml", "stale: {after: 10s}\n")
     nightly = story.kim.parent / "nightly"
 
-    def found() -> list[str]:
+    def findings() -> list[str]:
         if not nightly.exists():
             real_clone(story.remote.url, nightly, "ci@example.com")
         git(nightly, "pull", "-q")
         return words(story.find(nightly))
 
     kim.claim([F001])  # the edit of its file is neither committed nor pushed
-    assert found() == []
+    assert findings() == []
     jo.claim([parse_resource("F002")], ClaimOptions(commit=True))
     story.send(story.jo)
-    assert found() == []
+    assert findings() == []
     jo.complete(parse_resource("F002"))
-    assert found() == []
+    assert findings() == []
     story.commit(story.jo, "done", "-a")
     story.send(story.jo)
     kim.release([F001])
-    assert found() == []
+    assert findings() == []
 
 
 def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
@@ -66,9 +66,9 @@ def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     clone, url = tmp_path / "ci", f"file://{story.remote.bare}"
     real_clone(url, clone, "ci@example.com", "--depth=1", env=story.env())
     git(clone, "switch", "-q", "--detach")
-    found = story.find(clone)
-    assert found.findings == ()
-    assert found.unread
+    checked = story.find(clone)
+    assert checked.findings == ()
+    assert checked.unread
     git(clone, "fetch", "-q", "--unshallow", env=story.env())
     assert words(story.find(clone)) == ["stale-edge F001"]
 
@@ -85,11 +85,11 @@ def test_a_lease_whose_branch_is_missing_here_is_no_finding(story: Story, tmp_pa
     real_clone(url, clone, "ci@example.com", "--single-branch", env=story.env())
     before = snapshot(clone)
     services = len(story.remote.services())
-    found = story.find(clone)
+    checked = story.find(clone)
     assert story.remote.services()[services:] == ["upload-pack"] * 2
     assert_untouched(before, snapshot(clone))
-    assert (found.findings, found._cases, bool(found.unread)) == ((), (), True)
+    assert (checked.findings, checked._cases, bool(checked.unread)) == ((), (), True)
     every = "+refs/heads/*:refs/remotes/origin/*"
     git(clone, "fetch", "-q", "origin", every, env=story.env())
-    found = story.find(clone)
-    assert (found.findings, found.unread) == ((), ())
+    checked = story.find(clone)
+    assert (checked.findings, checked.unread) == ((), ())

@@ -17,7 +17,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from typing import Any
 import pytest
 from support import kill_nth
 from support.availability import missing
-from support.fences import clean_env
+from support.commands import run_program
 from support.remotes import Remote, Servers
 from support.repos import git, make_clone, run_git
 from support.running import ROOT, until
@@ -107,15 +106,10 @@ class Stage:
         """Run Jo's command and kill it there; what came of it, with its answer if it gave one."""
         tracer = [sys.executable, kill_nth.__file__, str(number), whom, "--"]
         command = [sys.executable, "-m", "gitlease", "--json", "-C", str(self.jo)]
-        done = subprocess.run(
+        done = run_program(
             [*tracer, *command, *self.command.words],
-            # Found at once: each folder in which git is not found is one more call to no purpose.
-            env=clean_env({"PYTHONPATH": ROOT, "PATH": os.path.dirname(_GIT)}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
+            None,
+            {"PYTHONPATH": ROOT, "PATH": os.path.dirname(_GIT)},
         )
         found: dict[str, Any] = json.loads(done.stderr.splitlines()[-1])
         found["answer"] = json.loads(done.stdout) if done.stdout.endswith("}\n") else None

@@ -66,8 +66,7 @@ def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = path_remote
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     jo, kim = clones(2, remote)
     clock = Script()
     door(kim, clock=clock).claim("F001")
@@ -220,7 +219,7 @@ def test_many_processes_take_turns(three: list[Desk], path_remote: Remote, tmp_p
         for n in range(number)
     ]
     try:
-        until(lambda: len(line(path_remote)) == number, "all of them in the line", limit=120)
+        until(lambda: len(line(path_remote)) == number, "all of them in the line")
         three[0].document("release", "F001", "--session", "first")
         for process in processes:
             assert process.wait(600) == 0

@@ -77,8 +77,8 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
         "work", "-j", "3", "--done-on-success", "--json", "--", "sh", "-c", script, str(ran)
     )
     assert done.returncode == 0, done
-    said = lines(done)
-    assert said[-1] == {
+    events = lines(done)
+    assert events[-1] == {
         "schema": 1,
         "event": "finished",
         "ok": True,
@@ -88,7 +88,7 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
     }
     assert sorted(ran.read_text().split()) == ["F01", "F02", "F03", "F04", "F05"]
     assert set(statuses(jo.clone).values()) == {"done"}
-    started = [x for x in said if x["event"] == "started"]
+    started = [x for x in events if x["event"] == "started"]
     assert len({x["session"] for x in started}) == 5
     assert Path(started[0]["log"]).read_text().startswith(f"# {started[0]['resource']}: The F0")
     assert jo.live() == []
@@ -106,8 +106,8 @@ def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path:
     shown = jo.document("show", "F02")
     assert shown["leases"] == []
     logs = [x["log"] for x in jo.document("dispatch", "--list")["runs"] if x["exit"] == 3]
-    told = {f"a run of it ended with 3 on {short_host()}, log {log}" for log in logs}
-    assert {x["text"] for x in shown["notes"]} == told, "the output stays here"
+    notes = {f"a run of it ended with 3 on {short_host()}, log {log}" for log in logs}
+    assert {x["text"] for x in shown["notes"]} == notes, "the output stays here"
     assert jo.document("next", expect=1)["error"]["code"] == "nothing_left"
     assert jo.ask("claim", "F02").returncode == 0
 
@@ -136,11 +136,11 @@ def test_what_succeeded_and_could_not_be_marked_as_done_counts_as_failed(
     words = ("work", "--worktrees", "--done-on-success", "--json", "--")
     done = jo.ask(*words, "sh", "-c", script, str(ran))
     assert done.returncode == 1
-    said = lines(done)
-    first = next(x for x in said if x["event"] == "ended")
+    events = lines(done)
+    first = next(x for x in events if x["event"] == "ended")
     assert (first["outcome"], first["exit"]) == ("failed", 0)
     check_words(first["message"])
-    assert {x: said[-1][x] for x in ("done", "failed")} == {"done": 4, "failed": 1}
+    assert {x: events[-1][x] for x in ("done", "failed")} == {"done": 4, "failed": 1}
 
 
 def begun(desk: Desk) -> list[int]:
@@ -191,11 +191,11 @@ def test_a_killed_runner_of_two_fails_its_task_alone(jo: Desk) -> None:
 
     os.kill(until(runner, "the first command"), signal.SIGKILL)
     out, _ = working.communicate(timeout=LONG)
-    said = [held_to_schema(json.loads(line)) for line in out.splitlines()]
-    (ended,) = (x for x in said if x["event"] == "ended" and x["resource"] == "F01")
+    events = [held_to_schema(json.loads(line)) for line in out.splitlines()]
+    (ended,) = (x for x in events if x["event"] == "ended" and x["resource"] == "F01")
     assert (ended["outcome"], ended["exit"]) == ("failed", None)
     check_words(ended["message"])
-    assert {x: said[-1][x] for x in ("done", "failed", "ok")} == {
+    assert {x: events[-1][x] for x in ("done", "failed", "ok")} == {
         "done": 4,
         "failed": 1,
         "ok": False,
@@ -257,11 +257,11 @@ def test_task_stopped_by_name_is_not_started_again(jo: Desk) -> None:
     until(lambda: len(begun(jo)) > 1, "the next command")
     working.send_signal(signal.SIGTERM)
     out, _ = working.communicate(timeout=LONG)
-    said = [json.loads(line) for line in out.splitlines()]
-    assert [x["resource"] for x in said if x["event"] == "started"] == ["F01", "F02"]
-    ends = [(x["resource"], x["outcome"]) for x in said if x["event"] == "ended"]
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [x["resource"] for x in events if x["event"] == "started"] == ["F01", "F02"]
+    ends = [(x["resource"], x["outcome"]) for x in events if x["event"] == "ended"]
     assert ends[0] == ("F01", "stopped")
-    assert (working.returncode, said[-1]["ok"], jo.live()) == (128 + signal.SIGTERM, False, [])
+    assert (working.returncode, events[-1]["ok"], jo.live()) == (128 + signal.SIGTERM, False, [])
 
 
 def test_command_beyond_the_limit_has_failed(jo: Desk) -> None:
@@ -333,8 +333,8 @@ def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clon
     with_tasks(made, path_remote, 2)
     short_leases(made[0])
     with desks_in(made) as (ada, bob):
-        assert ada.ask("claim", "F02", "--ttl", "1s").returncode == 0
-        dead = ada.start("run", "--next", "--ttl", "3s", "--", "sh", "-c", "sleep 30")
+        assert ada.ask("claim", "F02", "--ttl", "6s").returncode == 0
+        dead = ada.start("run", "--next", "--ttl", "6s", "--", "sh", "-c", "sleep 30")
         until(lambda: bob.live() == ["F01"], "its claim, and the lapse of the other")
         for pid in (dead.pid, *ada.processes()):
             with contextlib.suppress(OSError):
@@ -345,8 +345,8 @@ def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clon
         done = bob.ask("work", "--done-on-success", "--json", "--", "true")
         end = lines(done)[-1]
         assert (done.returncode, end["done"], end["stranded"]) == (1, 1, ["F02"])
-        told = ada.document("brief")["taken"]
-        assert [(x["resource"], x["what"]) for x in told] == [("F01", "taken_over")]
+        losses = ada.document("brief")["taken"]
+        assert [(x["resource"], x["what"]) for x in losses] == [("F01", "taken_over")]
 
 
 def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
@@ -363,8 +363,8 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert set(statuses(jo.clone).values()) == {"todo"}, "this work tree is nobody's"
     assert git(jo.clone, "status", "--porcelain") == ""
     for name in ("F01", "F03", "F04", "F05"):
-        said = git(jo.clone, "log", "--format=%s", f"origin/main..work/{name}").splitlines()
-        assert said == [f"finish {name}", "work", f"assign {name} to w1@example.com"]
+        finished = git(jo.clone, "log", "--format=%s", f"origin/main..work/{name}").splitlines()
+        assert finished == [f"finish {name}", "work", f"assign {name} to w1@example.com"]
         assert "status: done" in git(jo.clone, "show", f"work/{name}:tasks/{name}.md")
     assert "status: todo" in git(jo.clone, "show", "work/F02:tasks/F02.md")
     assert jo.live() == []
@@ -404,8 +404,8 @@ def test_tasks_that_a_checkout_cannot_take_are_stranded(jo: Desk) -> None:
     (jo.clone / ".git" / "MERGE_HEAD").write_text(git(jo.clone, "rev-parse", "HEAD"))
     done = jo.ask("work", "--commit", "--json", "--", "true")
     assert (done.returncode, len(lines(done)[-1]["stranded"])) == (1, 5)
-    said = [x["message"] for x in lines(done) if x["event"] == "warning"]
-    check_words(said)
+    warnings = [x["message"] for x in lines(done) if x["event"] == "warning"]
+    check_words(warnings)
 
 
 def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clones) -> None:
@@ -500,8 +500,7 @@ def test_fleet_lands_each_finished_task_once(
 ) -> None:
     """Commands edit, fail, hang, conflict and are killed, and so is one of the two machines."""
     remote: Remote = request.getfixturevalue(f"{kind}_remote")
-    for name, value in remote.env.items():
-        monkeypatch.setenv(name, value)
+    remote.open_to(monkeypatch)
     *made, watcher = clones(3)
     with_tasks(made, remote, count, {"4": "paths: [shared/]\n", **dict.fromkeys("68", WAITS)})
     names, begin = sorted(statuses(made[0])), git(made[0], "rev-parse", "HEAD").strip()
@@ -524,14 +523,14 @@ def test_fleet_lands_each_finished_task_once(
             return len(git(watcher, "log", "--format=%H", f"{begin}..origin/main").split())
 
         working = [start(desk) for desk in desks]
-        until(lambda: landed() >= count // 6, "the first landings", limit=5 * LONG)
+        until(lambda: landed() >= count // 6, "the first landings", limit=2 * LONG)
         for pid in (working[1].pid, *desks[1].processes()):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        until(lambda: landed() >= count // 3, "more of them", limit=5 * LONG)
+        until(lambda: landed() >= count // 3, "more of them", limit=2 * LONG)
         working[1] = start(desks[1])
         for process in working:
-            process.wait(20 * LONG)
+            process.wait(5 * LONG)
         until(lambda: not [x for d in desks for x in d.live()], "the lapse of what was killed")
         last = desks[0].ask(*words, "--", "sh", str(script))
         assert last.returncode in (0, 1), last
@@ -613,8 +612,8 @@ def test_check_that_hangs_is_ended_and_its_branch_goes_back(jo: Desk, ends: str)
         until(lambda: "ready" in json.dumps(jo.document("work", "--status")), "the check")
         working.send_signal(signal.SIGTERM)
     out, _ = working.communicate(timeout=LONG)
-    said = [json.loads(line) for line in out.splitlines()]
-    (ended,) = (x for x in said if x["event"] == "ended")
+    events = [json.loads(line) for line in out.splitlines()]
+    (ended,) = (x for x in events if x["event"] == "ended")
     assert ended["outcome"] == {"limit": "failed", "stop": "stopped"}[ends]
     assert working.returncode == {"limit": 1, "stop": 128 + signal.SIGTERM}[ends]
     assert jo.live() == []

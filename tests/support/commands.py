@@ -27,6 +27,27 @@ LONG = 240.0  # seconds that a command may take, on a machine that does other th
 Done = subprocess.CompletedProcess[str]
 
 
+def run_program(
+    words: Sequence[str], cwd: Path | None, env: Mapping[str, str], input: str = ""
+) -> Done:
+    """Run a program to its end, in a clean environment plus ``env``; however it ends."""
+    return subprocess.run(
+        words,
+        cwd=cwd,
+        env=clean_env(env),
+        input=input,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONG,
+        check=False,
+    )
+
+
+def typed(cwd: Path, *words: str, env: Mapping[str, str] | None = None) -> Done:
+    """Run a command as it is typed in a folder."""
+    return run_gitlease(words, cwd, env)
+
+
 def run_gitlease(
     words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, input: str = ""
 ) -> Done:
@@ -34,16 +55,7 @@ def run_gitlease(
     wanted = clean_env({"PYTHONPATH": ROOT, **(env or {})})
     args = [sys.executable, "-P", "-m", "gitlease", *words]
     if _about_python(wanted) != _about_python(clean_env({"PYTHONPATH": ROOT})):
-        return subprocess.run(
-            args,
-            cwd=cwd,
-            env=wanted,
-            input=input,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=LONG,
-            check=False,
-        )
+        return run_program(args, cwd, {"PYTHONPATH": ROOT, **(env or {})}, input)
     streams = [os.memfd_create(name) for name in ("in", "out", "err")]
     try:
         os.write(streams[0], input.encode("utf-8"))

@@ -27,9 +27,7 @@ from gitlease.gateway import SCOPES
 from gitlease.wiring import open_gateway, open_tokens
 from support.fences import clean_env
 from support.remotes import Remote
-from support.running import ROOT, until
-
-LONG = 60.0  # seconds for whatever must come
+from support.running import LONG, ROOT, until
 
 
 @dataclass

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
 
+import pytest
+
 from support.faults import HttpFault
 from support.fences import clean_env, raise_fences
 from support.http_server import HttpRepo, HttpServer, Request
@@ -55,6 +57,11 @@ class Remote:
     env: dict[str, str] = field(default_factory=dict)
     http: HttpRepo | None = field(default=None, repr=False)
     _services: Callable[[], list[str]] = field(default=list, repr=False)
+
+    def open_to(self, patch: pytest.MonkeyPatch) -> None:
+        """Let this process and all that it starts reach it."""
+        for name, value in self.env.items():
+            patch.setenv(name, value)
 
     @property
     def seed(self) -> Path | None:

@@ -16,12 +16,13 @@ from typing import Any
 
 import gitlease
 from gitlease.git import started_at
-from support.commands import run_gitlease
+from support import commands
+from support.documents import held_to_schema
 from support.fences import clean_env
 from support.session import LeaseService
 
 ROOT = str(Path(__file__).parents[2])
-LONG = 60.0  # seconds that a test waits for what must come, at most
+LONG = commands.LONG  # seconds that a test waits for what must come, at most
 MARK = "TEST_OF_RUNS"  # a variable by which everything that a test started is found again
 
 
@@ -32,6 +33,13 @@ def until(true: Callable[[], Any], what: str, *, limit: float = LONG) -> Any:
         assert time.monotonic() < end, f"waited in vain: {what}"
         time.sleep(0.02)
     return found
+
+
+def ask(cwd: Path, *words: str, expect: int = 0, env: Mapping[str, str] | None = None) -> Any:
+    """Run a command with --json in a folder; its document, held to the schema."""
+    done = commands.run_gitlease([*words, "--json"], cwd, env)
+    assert done.returncode == expect, done
+    return held_to_schema(json.loads(done.stdout))
 
 
 def lives(pid: int) -> bool:
@@ -64,7 +72,7 @@ class Desk:
         self, *argv: str, input: str = "", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return run_gitlease(argv, self.clone, {**self.env, **(env or {})}, input)
+        return commands.run_gitlease(argv, self.clone, {**self.env, **(env or {})}, input)
 
     def document(self, *argv: str, expect: int = 0) -> Any:
         """Run a command with --json; its document."""

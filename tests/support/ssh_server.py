@@ -19,7 +19,7 @@ from support.fences import clean_env
 
 HOST_ALIAS = "gitlease-test-host"
 _ATTEMPTS = 10
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
 
 _CONFIG = """\

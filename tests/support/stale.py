@@ -34,8 +34,7 @@ class Story:
         self.jo, self.kim = made
         self.remote, self._patch = remote, patch
         self.clock = ManualClock()
-        for name, value in remote.env.items():
-            patch.setenv(name, value)
+        remote.open_to(patch)
         self.clock_of_git()
         self.put(self.jo, ".gitlease.yaml", RELEASE)
         for name in ("F001", "F002", "F003"):

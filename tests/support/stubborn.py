@@ -8,7 +8,7 @@ import threading
 from typing import Self
 from urllib.parse import urlsplit
 
-LONG = 60.0
+from support.running import LONG
 
 
 class Stubborn:

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-LONG = 60.0  # seconds for whatever must be shown
+from support.running import LONG
+
 HOME = b"\x1b[H"  # before each picture
 
 

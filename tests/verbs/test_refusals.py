@@ -59,8 +59,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 def clone(
     path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     return clones(1)[0]
 
 

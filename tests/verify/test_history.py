@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pygit2
@@ -40,15 +39,12 @@ from gitlease.core import (
     GitleaseError,
     Lease,
     Ledger,
-    Operation,
-    Pusher,
     Restore,
     decide,
     parse_resource,
 )
 from gitlease.core.moves import claiming
 from gitlease.git import discover
-from gitlease.server import judge_step
 from gitlease.store import read_ledger, write_header, write_lease
 from gitlease.verify import replay
 
@@ -322,58 +318,6 @@ def test_renewals_that_the_ring_forgot_are_legal(book: Book) -> None:
 )
 def test_what_the_ring_forgot_still_fits_its_grant(book: Book, fields: dict[str, Any]) -> None:
     assert many_leases(book, 150, forge=lambda x: x.put(replace(first_lease(x), **fields)))
-
-
-def random_life(book: Book, seed: int) -> None:
-    """Up to 300 leases, claimed in steps, renewed in any order, while others play on."""
-    dice, player, seconds = random.Random(f"leases {seed}"), Player(seed), 0.0
-    eyes = {who: Eyes(dice) for who in PEOPLE}
-    objects, number = objects_in(book.repo), dice.choice((3, 40, 150, 300))
-
-    def act(who: Actor, *operations: Operation, together: bool = True) -> None:
-        nonlocal seconds
-        seconds += dice.choice((0.01, 0.3, 2, 7))
-        before, instead = book.tip, book.replaceable
-        try:
-            decided = decide(book.ledger, operations, eyes[who].moment(seconds), together=together)
-        except GitleaseError:
-            return
-        if not decided.applied.changed:
-            return
-        book.write(decided, replacing=True)
-        many = any(isinstance(operation, Restore) for operation in operations)
-        if not many and not (instead and decided.applied.only_renews):
-            at, known = decided.record.at, Pusher((who.holder,), who.holder)
-            judge_step(objects, before, book.tip, known, at)
-
-    def play() -> None:
-        who = dice.choice(PEOPLE)
-        asked = player.batch(book.ledger, who, moment(seconds).now.wall_ms)
-        act(who, *asked, together=dice.random() < 0.5)
-
-    held = list[tuple[Actor, str]]()
-    for start in range(0, number, 50):
-        who, some = dice.choice(PEOPLE), [f"r{n}" for n in range(start, min(start + 50, number))]
-        act(who, *(claim(who, name, ttl=28_800) for name in some))
-        held += [(who, name) for name in some]
-    for _ in range(dice.choice((1, 2))):
-        dice.shuffle(held)
-        for who, name in held:
-            act(who, renew(who, name))
-            if dice.random() < 0.01:
-                play()
-    for _ in range(20):
-        seconds += dice.choice((1, 30, 900))
-        play()
-
-
-@pytest.mark.slow
-def test_random_lives_of_many_leases_verify_clean(tmp_path: Path) -> None:
-    for seed in range(12):
-        book = Book(tmp_path / f"{seed}.git")
-        random_life(book, seed)
-        assert book.check(*book.tips).broken == (), seed
-        rmtree(book.path)
 
 
 # --- commits that were seen ---------------------------------------------------------------------

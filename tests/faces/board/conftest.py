@@ -43,8 +43,7 @@ def kim(clone: Path, path_remote: Remote, clones: Clones) -> Desk:
 @pytest.fixture
 def served(clone: Path, path_remote: Remote, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     """The gateway of that clone."""
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     with serving(clone) as gate:
         yield gate
 

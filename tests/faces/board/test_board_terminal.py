@@ -15,8 +15,8 @@ import pytest
 from rich.cells import cell_len
 from support.fences import clean_env
 from support.remotes import Remote
-from support.running import ROOT, Desk, hurried, until
-from support.terminals import LONG, PlayedTerminal, played
+from support.running import LONG, ROOT, Desk, hurried, until
+from support.terminals import PlayedTerminal, played
 
 pytestmark = pytest.mark.sampled(4)
 
@@ -76,7 +76,7 @@ def test_what_others_do_comes_in(clone: Path, kim: Desk, columns: int) -> None:
         left = seconds_left(shown, "F001")
         shown = terminal.until(lambda x: "HELD" in x and seconds_left(x, "F001") < left, "the time")
         assert "claimed F001" in shown
-        kim.document("claim", "deploy", "--any", "--ttl", "2s")
+        kim.document("claim", "deploy", "--any", "--ttl", "6s")
         terminal.until(lambda shown: "lost deploy by kim@example.com" in shown, "the loss")
         kim.document("release", "F001", "--session", "build-7", "--note", "half done")
         shown = terminal.until(lambda shown: "released F001" in shown, "the release")

@@ -32,8 +32,7 @@ def _served(folder: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def clone(path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any) -> Path:
     """A clone of a remote, in an environment that reaches it."""
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     return clones(1)[0]
 
 
@@ -52,8 +51,7 @@ def project(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Served]:
     """A gateway where names must be tasks, which ``TASKS`` are."""
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     (clone,) = clones(1)
     for id, fields in TASKS.items():
         commit_file(clone, f"tasks/{id}.md", f"---\nid: {id}\n{fields}\n---\n")
@@ -69,7 +67,6 @@ def names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Served]:
     """A gateway where there are no tasks, and any name may be leased."""
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     with _served(clones(1)[0], manual_clock, monkeypatch) as served:
         yield served

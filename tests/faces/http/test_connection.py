@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.clock import ManualClock
-from support.gateway import LONG, Served
+from support.gateway import Served
+from support.running import LONG
 from support.snapshots import raises
 from support.stubborn import Stubborn
 
@@ -109,19 +110,6 @@ def test_every_verb_says_that_a_lease_was_taken(project: Served, manual_clock: M
         connected(project, "eve").renew("task-api")
     with pytest.raises(gitlease.LeaseHeld):
         connected(project, "eve").done("task-api")
-
-
-def test_it_is_awaited_as_well(gate: Served) -> None:
-    async def play() -> str:
-        made = gitlease.connect_async(gate.url, token=gate.secret("jo"))
-        async with made as leases:
-            one, other = await asyncio.gather(leases.claim("a"), leases.claim("b"))
-            with pytest.raises(gitlease.LeaseHeld):
-                await gitlease.connect_async(gate.url, token=gate.secret("kim")).claim("a")
-            await leases.release("b")
-            return f"{one.resource} {other.resource} {len(await leases.list())}"
-
-    assert asyncio.run(play()) == "a b 1"
 
 
 def test_events_come_as_they_happen(gate: Served) -> None:

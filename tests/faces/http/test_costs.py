@@ -11,7 +11,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from support.gateway import LONG, Served
+from support.gateway import Served
+from support.running import LONG
 
 from gitlease.core import Actor, Claim, parse_resource
 from gitlease.engine import Step, fresh_id

@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import LONG, Served, serving
+from support.gateway import Served, serving
 from support.ledgers import door
 from support.remotes import Remote
-from support.running import Desk, until
+from support.running import LONG, Desk, until
 
 from gitlease.faces.http import MOST_BYTES, PROBLEM
 
@@ -255,8 +255,8 @@ def test_a_bad_body_is_named(jo: httpx.Client) -> None:
         (b"[" * 30_000, "not JSON"),
         (b"\xff\xfe", "not JSON"),
     ):
-        said = refused(jo.put("/v1/leases/F001", content=body), 400, "usage")["message"]
-        assert about in said
+        message = refused(jo.put("/v1/leases/F001", content=body), 400, "usage")["message"]
+        assert about in message
 
 
 def test_a_body_that_is_too_large_or_too_slow_is_refused(

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from starlette.testclient import TestClient
-from support.gateway import LONG, Served
+from support.gateway import Served
 from support.ledgers import REF, tip
 from support.remotes import Remote
 from support.repos import git
-from support.running import until
+from support.running import LONG, until
 from support.snapshots import check_words, raises
 
 import gitlease

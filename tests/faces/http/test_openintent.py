@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 from support.clock import ManualClock
-from support.gateway import LONG, Served
-from support.running import Desk, until
+from support.gateway import Served
+from support.running import LONG, Desk, until
 from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES

@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from support.gateway import LONG, Served, serving
+from support.gateway import Served, serving
 from support.ledgers import REF, door, tip
 from support.remotes import Remote
 from support.repos import commit_file, git
-from support.running import Desk, until
+from support.running import LONG, Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
@@ -31,8 +31,7 @@ def two(
     path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any
 ) -> Iterator[tuple[Served, Served]]:
     """Two gateways of one ledger, in clones of their own; each knows the same people."""
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
+    path_remote.open_to(monkeypatch)
     one, other = clones(2)
     with serving(one) as first, serving(other) as second:
         yield first, second

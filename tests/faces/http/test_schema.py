@@ -35,8 +35,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator
         pytest.MonkeyPatch.context() as patch,
         open_remote("path", folder / "remote", servers=servers) as remote,
     ):
-        for name, value in remote.env.items():
-            patch.setenv(name, value)
+        remote.open_to(patch)
         clone = make_clone(remote, folder / "clone", "gate@example.com", "Gate")
         with serving(Path(clone)) as served:
             yield served

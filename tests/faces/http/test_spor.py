@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from support.clock import ManualClock
-from support.fences import clean_env
+from support.commands import run_program
 from support.gateway import Served
 from support.running import Desk
 from support.snapshots import check_words
@@ -351,13 +351,7 @@ def test_spors_own_command_line_works_unmodified(project: Served, tmp_path: Path
     def spor(who: str, *argv: str) -> subprocess.CompletedProcess[str]:
         home = {"SPOR_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
         where = {"SPOR_SERVER": project.url, "SPOR_TOKEN": project.secret(who)}
-        return subprocess.run(
-            ["node", os.environ["SPOR_CLIENT"], *argv],
-            env=clean_env(home | where),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return run_program(["node", os.environ["SPOR_CLIENT"], *argv], None, home | where)
 
     for argv, said in (
         (("whoami",), JO),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from support.commands import run_program
 from support.faults import cut_after, duplicate, lose_answer, replay, stall, swallow_down
 from support.fences import clean_env
 from support.served import own_program
@@ -102,13 +103,10 @@ class Chaos:
             words = ["config", f"gitlease.{user}.holder", f"{user}@example.com"]
             subprocess.run(["git", *words], cwd=bare, env=clean_env(), check=True, timeout=60)
         program = own_program(bare.parent)
-        done = subprocess.run(
+        done = run_program(
             [str(program), "server", "install", "--identity", identity, str(bare)],
-            env=clean_env({"PATH": f"{program.parent}:{os.environ['PATH']}"}),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
+            None,
+            {"PATH": f"{program.parent}:{os.environ['PATH']}"},
         )
         if done.returncode:
             raise RuntimeError(f"the hook of the server cannot be installed: {done.stderr}")
