@@ -117,6 +117,7 @@ class People:
                 return name
         name = handle_of(holder) if self.handles else holder
         others = self._mapped_to(name)
+        # Written all the same it would be read as theirs.
         if others:
             raise Invalid(
                 f"{holder} would be {name} in task files, but that name belongs to {others[0]}",
@@ -142,6 +143,7 @@ class People:
     def others(self, assigned: Iterable[str], holder: str) -> tuple[Assignee, ...]:
         """Everyone in a list of assignees; nobody if the holder is among them."""
         names = tuple(assigned)
+        # Several assignees share a task: no one of them is kept out by the others.
         if any(self.is_mine(name, holder) for name in names):
             return ()
         return tuple(Assignee(n, self.holders_of(n), self.handles) for n in names)

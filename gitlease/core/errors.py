@@ -46,12 +46,13 @@ def command_words(verb: str, arguments: Mapping[str, object]) -> list[str]:
     """Return the words of a command: the verb, what it takes without a name, and the options."""
     names, options = list[str](), list[str]()
     for name, value in arguments.items():
-        for one in value if isinstance(value, list | tuple) else (value,):
-            if one is None or one is False:
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if item is None or item is False:
                 continue
             flag = f"--{name.replace('_', '-')}" if len(name) > 1 else f"-{name}"
             words = names if name in POSITIONAL.split() else options
-            words += [flag] * (words is options) + ([] if one is True else [str(one)])
+            words += [flag] * (words is options) + ([] if item is True else [str(item)])
+    # A resource that begins with a dash would be read as an option.
     dashed = any(name.startswith("-") for name in names)
     return [*verb.split(), *([*options, "--", *names] if dashed else [*names, *options])]
 
@@ -198,6 +199,7 @@ class LeaseLost(GitleaseError):
     ) -> None:
         super().__init__(message, **subject)
         self.guessed, self.lease_id = loss is None, lease_id
+        # What is still recorded as live has run out; what is gone was ended by somebody.
         over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
         self.loss: core.Loss = loss or (core.Loss.EXPIRED if over else core.Loss.RELEASED_ELSEWHERE)
 
@@ -215,7 +217,7 @@ class Unavailable(GitleaseError):
 
 
 class UnknownOutcome(Unavailable):
-    """Return whether the change landed cannot be known now; the caller must not act as holder."""
+    """It cannot be known now whether the change landed; the caller must not act as holder."""
 
     code = "unknown_outcome"
 
@@ -274,12 +276,10 @@ class NotARepository(GitleaseError):
 
 
 def clean(text: str) -> str:
-    """Text safe for a terminal: whatever does not print is spelt out, but for line ends and tabs.
-
-    Records and remotes are not trusted: an escape sequence could hide or forge what is shown.
-    """
+    """Text safe for a terminal: what does not print is spelt out, but for line ends and tabs."""
     if text.isprintable():
         return text
+    # Records and remotes are not trusted: an escape sequence could hide or forge what is shown.
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
     )
@@ -294,16 +294,14 @@ def shown(text: str) -> str:
 def check_text(
     text: str, *, what: str, limit: int = MAX_WORD, lines: bool = False, blank: bool = False
 ) -> str:
-    """``text`` when it is printable and not too long, else UsageError.
-
-    Control characters are refused because every reader's terminal shows what one writer stored.
-    """
+    """``text`` when it is printable and not too long, else UsageError."""
     if not isinstance(text, str):
         raise UsageError(f"{what} must be a string, not {type(text).__name__}")
     if not blank and not text.strip():
         raise UsageError(f"{what} must not be empty")
     if len(text) > limit:
         raise UsageError(f"{what} is longer than {limit} characters")
+    # Every reader's terminal shows what one writer stored.
     shown = text.replace("\n", "").replace("\t", "") if lines else text
     if not shown.isprintable():
         foreign = any("\ud800" <= char <= "\udfff" for char in shown)  # of a word in other bytes

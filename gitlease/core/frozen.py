@@ -64,6 +64,7 @@ else:
         copy = object.__new__(type(value))
         values = copy.__dict__
         values.update(value.__dict__, **changes)
+        # A name that is no field would have made it longer.
         if len(values) != len(value.__dict__):
             unknown = ", ".join(changes.keys() - value.__dict__.keys())
             raise TypeError(f"{type(value).__name__} has no {unknown}")
@@ -77,7 +78,7 @@ def non_defaults(value: Any) -> dict[str, Any]:
     """The fields of a frozen value that differ from their defaults."""
     fields: dict[str, _Field] = type(value).__frozen_fields__
     every = value.__dict__
-    return {name: every[name] for name, one in fields.items() if every[name] != one.default}
+    return {name: every[name] for name, field in fields.items() if every[name] != field.default}
 
 
 class _Field:
@@ -106,17 +107,17 @@ class _Standard:
     def __get__(self, _: Any, cls: Any) -> dict[str, Any]:
         import dataclasses
 
-        found = {}
-        for name, one in cls.__frozen_fields__.items():
-            given: dict[str, Any] = {"compare": one.compare, "repr": one.repr}
-            if one.default is not _MISSING:
-                given["default"] = one.default
-            elif one.factory is not _MISSING:
-                given["default_factory"] = one.factory
-            made: Any = dataclasses.field(kw_only=one.kw_only, **given)
+        fields = {}
+        for name, field in cls.__frozen_fields__.items():
+            given: dict[str, Any] = {"compare": field.compare, "repr": field.repr}
+            if field.default is not _MISSING:
+                given["default"] = field.default
+            elif field.factory is not _MISSING:
+                given["default_factory"] = field.factory
+            made: Any = dataclasses.field(kw_only=field.kw_only, **given)
             made.name, made._field_type = name, dataclasses._FIELD  # type: ignore[attr-defined]
-            found[name] = made
-        return found
+            fields[name] = made
+        return fields
 
 
 class _Signature:
@@ -125,33 +126,33 @@ class _Signature:
     def __get__(self, _: Any, cls: Any) -> Any:
         from inspect import Parameter, Signature
 
-        found = []
-        for name, one in cls.__frozen_fields__.items():
-            kind = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-            default = ... if one.factory is not _MISSING else one.default
+        parameters = []
+        for name, field in cls.__frozen_fields__.items():
+            kind = Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+            default = ... if field.factory is not _MISSING else field.default
             default = Parameter.empty if default is _MISSING else default
-            found.append(Parameter(name, kind, default=default, annotation=one.hint))
-        return Signature(found)
+            parameters.append(Parameter(name, kind, default=default, annotation=field.hint))
+        return Signature(parameters)
 
 
 def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
-    found: dict[str, _Field] = {}
+    fields: dict[str, _Field] = {}
     for base in reversed(cls.__mro__[1:]):
-        found |= base.__dict__.get("__frozen_fields__", {})
+        fields |= base.__dict__.get("__frozen_fields__", {})
     for name, kind in cls.__annotations__.items():
         if str(kind).startswith("ClassVar"):
             continue
         given = cls.__dict__.get(name, _MISSING)
-        one = given if isinstance(given, _Field) else _Field(default=given)
-        if isinstance(one.default, list | dict | set):
+        known = given if isinstance(given, _Field) else _Field(default=given)
+        if isinstance(known.default, list | dict | set):
             raise TypeError(f"{cls.__name__}.{name}: its default is shared; use default_factory")
-        one.kw_only, one.hint, one.module = kw_only, kind, cls.__module__
-        found[name] = one
-        if one.default is not _MISSING:
-            setattr(cls, name, one.default)
+        known.kw_only, known.hint, known.module = kw_only, kind, cls.__module__
+        fields[name] = known
+        if known.default is not _MISSING:
+            setattr(cls, name, known.default)
         elif name in cls.__dict__:
             delattr(cls, name)
-    return found
+    return fields
 
 
 def _share(cls: Any, fields: dict[str, _Field]) -> None:
@@ -171,17 +172,18 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
     def check(count: int, given: tuple[str, ...]) -> dict[str, Any]:
         if count > len(placed) or not set(placed[:count]).isdisjoint(given):
             raise TypeError(f"{cls.__name__} takes {len(placed)} positional arguments")
-        left = [name for name in names if name not in placed[:count] and name not in given]
-        if needed := [name for name in left if name not in defaults and name not in factories]:
+        missing = [name for name in names if name not in placed[:count] and name not in given]
+        if needed := [name for name in missing if name not in defaults and name not in factories]:
             raise TypeError(f"{cls.__name__} needs {', '.join(needed)}")
-        if len(left) + count + len(given) != len(names):
+        if len(missing) + count + len(given) != len(names):
             raise TypeError(f"{cls.__name__} has no {', '.join(set(given) - set(names))}")
-        left_out[count, *given] = {name: defaults[name] for name in left if name in defaults}
+        left_out[count, *given] = {name: defaults[name] for name in missing if name in defaults}
         return left_out[count, *given]
 
     def __init__(self: Any, *args: Any, **given: Any) -> None:
         values = self.__dict__
         rest = left_out.get((len(args), *given))
+        # Checked once for each way of calling: the same places and names fit again.
         if rest is None:
             rest = check(len(args), tuple(given))
         if rest:
@@ -202,6 +204,7 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         if other.__class__ is not self.__class__:
             return NotImplemented
         mine, theirs = self.__dict__, other.__dict__
+        # Comparing two dictionaries happens in C.
         return mine == theirs if compared == names else pick(mine) == pick(theirs)
 
     def __hash__(self: Any) -> int:
@@ -212,6 +215,7 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         return f"{cls.__qualname__}({inside})"
 
     for function in (__init__, __setattr__, __delattr__, __eq__, __hash__, __repr__):
+        # Python sets __hash__ to None in a class that defines __eq__.
         if function.__name__ not in cls.__dict__ or function is __hash__:
             setattr(cls, function.__name__, function)
 
@@ -276,11 +280,12 @@ def items(damage: type[Exception], each: list[Spelling], kind: Any, *, many: boo
     def read(key: str, data: Any) -> Any:
         if type(data) is not list or not (many or len(data) == len(each)):
             raise damage(f"{key} is not such a list")
-        return kind([one.read(key, x) for one, x in zip(cycle(each), data, strict=False)])
+        return kind([spelling.read(key, x) for spelling, x in zip(cycle(each), data, strict=False)])
 
     def write(value: Any) -> list[Any]:
-        found = sorted(value) if kind is frozenset else value
-        return [one.write(x) for one, x in zip(cycle(each), found, strict=False)]
+        # A set has no order of its own, and equal values must be equal bytes.
+        values = sorted(value) if kind is frozenset else value
+        return [spelling.write(x) for spelling, x in zip(cycle(each), values, strict=False)]
 
     return Spelling(read, write)
 
@@ -301,10 +306,10 @@ class Codec:
         lenient: bool = False,
         sparse: bool = False,
     ) -> None:
-        own = {kind: exactly(damage, kind) for kind in (str, int, bool)}
+        plain = {kind: exactly(damage, kind) for kind in (str, int, bool)}
         self._damage, self._marks = damage, marks
         self._lenient, self._sparse = lenient or sparse, sparse
-        self._known: dict[Any, Spelling] = {**own, **spellings}
+        self._known: dict[Any, Spelling] = {**plain, **spellings}
 
     def load(self, kind: type[T], data: Any, name: str = "", /, **known: Any) -> T:
         """The value that stands in data, which lack the fields that are ``known`` already.
@@ -361,13 +366,13 @@ class Codec:
             if name in known:
                 continue
             hint = _evaluated(field.hint, field.module)
-            one, marks = self._of(hint), get_args(hint)[1:]
+            spelling, marks = self._of(hint), get_args(hint)[1:]
             optional = field.has_default and (self._lenient or LATER in marks or RARE in marks)
             rare = optional and (self._sparse or (RARE in marks and self._marks is not None))
-            readers.append((name, one.read))
+            readers.append((name, spelling.read))
             if not optional:
-                needed.append((name, one.read))
-            writers.append((name, one.write, field.default if rare else _NEVER))
+                needed.append((name, spelling.read))
+            writers.append((name, spelling.write, field.default if rare else _NEVER))
         names, size = {name for name, _ in readers}, len(readers) + len(known)
 
         def read(key: str, data: Any, **values: Any) -> Any:

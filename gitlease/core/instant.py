@@ -31,6 +31,7 @@ class Instant:
 
     def elapsed_at_least(self, later: Instant) -> int:
         """Milliseconds until ``later`` by the smaller clock: what a contender may count on."""
+        # Another boot counts for nothing: one clock begins anew with it, and the other may be set.
         if not self.same_boot(later):
             return 0
         return max(0, min(later.wall_ms - self.wall_ms, later.boot_ms - self.boot_ms))
@@ -40,10 +41,8 @@ class Instant:
 
 
 def moment_of(wall_ms: int) -> datetime:
-    """A wall-clock reading as an aware datetime, exact to the millisecond.
-
-    By counting: what the system makes of one is off by the leap seconds under ``TZ=right/UTC``.
-    """
+    """A wall-clock reading as an aware datetime, exact to the millisecond."""
+    # Counted: what the system makes of one is off by the leap seconds under ``TZ=right/UTC``.
     return EPOCH + timedelta(milliseconds=min(wall_ms, LATEST))
 
 
@@ -89,8 +88,8 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
     word = text.strip().lower()
     if re.fullmatch(_SECONDS, word):
         total = _millionths(word)
-    elif word and (found := re.fullmatch(_FORM, word)):
-        total = sum(_millionths(n) * UNITS[unit] for unit, n in found.groupdict().items() if n)
+    elif word and (match := re.fullmatch(_FORM, word)):
+        total = sum(_millionths(n) * UNITS[unit] for unit, n in match.groupdict().items() if n)
     else:
         raise _bad(what, text)
     if total <= 0:

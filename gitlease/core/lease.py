@@ -94,6 +94,7 @@ class Lease:
     @property
     def edge_stays(self) -> bool:
         """Return whether the task stays its holder's once the lease has lapsed."""
+        # Nobody chose what a pool picked: it goes back to the queue.
         return self.edge and not self.picked
 
     @property
@@ -124,8 +125,8 @@ class Lease:
     @property
     def patterns(self) -> tuple[str, ...]:
         """Every path pattern it covers, its own first: what path conflicts look at."""
-        own = self.resource.pattern
-        return self.paths if own is None else (own, *self.paths)
+        pattern = self.resource.pattern
+        return self.paths if pattern is None else (pattern, *self.paths)
 
     def same_holder(self, actor: Actor) -> bool:
         return same_person(self.holder, actor.holder)
@@ -136,8 +137,8 @@ class Lease:
 
     def is_of_parent(self, actor: Actor) -> bool:
         """True if it is of the session that started the actor's: ``claude:1`` of ``claude:1/2``."""
-        started, own = self.session, actor.session
-        by = started is not None and own is not None and own.startswith(f"{started}/")
+        started, session = self.session, actor.session
+        by = started is not None and session is not None and session.startswith(f"{started}/")
         return by and self.same_holder(actor)
 
 
@@ -164,6 +165,7 @@ def without_process(host: str | None) -> str | None:
 
 def _split_process(host: str) -> tuple[str, int | None]:
     name, colon, pid = host.rpartition(":")
+    # int() reads other digits than ASCII ones, too; a record may hold any.
     return (name, int(pid)) if colon and pid.isdecimal() and pid.isascii() else (host, None)
 
 
@@ -227,6 +229,7 @@ class Standing(Enum):
 
 def holder_has(lease: Lease, moment: Moment) -> bool:
     """True if its own holder may still act on it: by the larger of elapsed boot and wall time."""
+    # A holder stops by whichever clock is first, a contender waits for both: they never overlap.
     if moment.now.wall_ms >= lease.expires_at:
         return False
     seen = moment.seen_before(lease)
@@ -249,13 +252,10 @@ def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:
 
 
 def abandoned_at(lease: Lease, policy: Policy) -> int | None:
-    """Wall-clock milliseconds after which its edge protects no longer; None where it always does.
-
-    The record alone says so: it counts from when the lease ran out. Of what was picked from the
-    queue the edge ends with the lease.
-    """
+    """Wall-clock milliseconds after which its edge protects no longer; None if it always does."""
     if not lease.edge or not (policy.abandoned_after or lease.picked):
         return None
+    # The record alone says so, without any sighting: clones must agree on whose task it is.
     margin = policy.margins.widest(lease.margins).skew
     after = 0 if lease.picked else policy.abandoned_after
     return lease.expires_at + (after + margin) * MS
@@ -267,13 +267,16 @@ def _judged(lease: Lease, policy: Policy, moment: Moment) -> tuple[Standing, int
     now, duration = moment.now.wall_ms, lease.duration_ms
     future = _is_future(lease, margins, moment)
     if future:
+        # Parked leases last longer than any TTL.
         longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
+        # By a false clock anybody could keep others out for any time.
         duration = min(duration, longest * MS)
     # Both rules must agree. The timestamps of a record from the future mean nothing on this clock.
     by_wall = not future and Rule.WALL in (policy.rule, lease.margins.rule)
     observed = future or margins.rule is Rule.OBSERVED
     wait = 0  # milliseconds that must pass since the record was seen
     if observed:
+        # Rounded up: a millisecond too early would be too early.
         wait = duration + -(-duration * margins.drift // MILLION) + margins.grace * MS
     elif seen.changed:
         wait = duration  # under ``wall`` only a change seen here proves that the holder was alive
@@ -358,9 +361,11 @@ TABLE: Mapping[Relation, Verdicts] = {
 
 def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Relation:
     """How ``lease`` stands to ``actor`` now: always exactly one row of the table."""
+    # Finished work is in the way of its own holder, too.
     if lease.state is State.COMPLETED:
-        gone = moment.now.wall_ms >= lease.renewed_at + policy.keep_completed * MS
-        return Relation.GONE if gone else Relation.COMPLETED
+        over = moment.now.wall_ms >= lease.renewed_at + policy.keep_completed * MS
+        return Relation.GONE if over else Relation.COMPLETED
+    # One's own by the holder's clock, which runs out first: not by the contender's.
     if lease.answers_to(actor):
         if not holder_has(lease, moment):
             return Relation.MINE_LAPSED
@@ -374,8 +379,9 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         return Relation.THEIRS
     if not lease.edge:
         return Relation.THEIRS_LAPSED
-    gone = lease.picked or is_abandoned(lease, policy, moment)
-    return Relation.THEIRS_ABANDONED if gone else Relation.THEIRS_ASSIGNED
+    # What was picked from the queue has no edge left once it has lapsed.
+    over = lease.picked or is_abandoned(lease, policy, moment)
+    return Relation.THEIRS_ABANDONED if over else Relation.THEIRS_ASSIGNED
 
 
 def is_abandoned(lease: Lease, policy: Policy, moment: Moment) -> bool:
@@ -424,6 +430,7 @@ def row_of(lease: Lease, file: str = "") -> str:
         # What could be taken for more than one head or line is looked at whatever is asked for.
         parts[3] = _BETWEEN.join(heads) if all(x.isprintable() for x in heads) else ROOT
     if not parts[1].isprintable():
+        # An empty person is looked at for everybody.
         parts[1] = ""
     values = JSON.dump(lease)
     return "\t".join((*parts, json.dumps([values[name] for name in FIELDS], separators=(",", ":"))))
@@ -495,8 +502,9 @@ class LeaseRows:
     def of_person(self, holder: str) -> list[Lease]:
         """Those of one person, in the order of their resources."""
         wanted = (person_key(holder), "")
-        found = [self._lease(n) for n, parts in enumerate(self._parts) if parts[1] in wanted]
-        return sorted((x for x in found if person_key(x.holder) == wanted[0]), key=_KEY)
+        # The line of an unprintable person tells none: it is built and compared.
+        leases = [self._lease(n) for n, parts in enumerate(self._parts) if parts[1] in wanted]
+        return sorted((x for x in leases if person_key(x.holder) == wanted[0]), key=_KEY)
 
     def has_others(self, holder: str) -> bool:
         """Return whether any is not this person's."""
@@ -506,12 +514,12 @@ class LeaseRows:
     def near(self, reach: Reach, tasks: Iterable[str] = ()) -> list[Lease]:
         """At least those that cover what is reached, or are of these tasks (folded names)."""
         names, meets = frozenset(tasks), reach.meets
-        found = [
+        leases = [
             self._lease(n)
             for n, parts in enumerate(self._parts)
             if parts[2] in names or (parts[3] and meets(parts[3]))
         ]
-        return sorted(found, key=_KEY)
+        return sorted(leases, key=_KEY)
 
     def file_of(self, lease: Lease) -> str:
         """Its file in the ledger's tree; ``""`` if that is not known."""
@@ -519,9 +527,9 @@ class LeaseRows:
 
     def _lease(self, number: int) -> Lease:
         if number not in self._built:
-            file, *_, told = self._parts[number]
+            file, *_, text = self._parts[number]
             try:
-                lease = JSON.load(Lease, dict(zip(FIELDS, json.loads(told), strict=True)))
+                lease = JSON.load(Lease, dict(zip(FIELDS, json.loads(text), strict=True)))
             except (ValueError, TypeError, RecursionError):
                 raise _damaged() from None
             self._files[lease.key, lease.lease_id] = file

@@ -96,27 +96,29 @@ class Header:
         return next((entry for entry in self.ring if entry.operation == operation), None)
 
     def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
-        """Tell the fate of a step of these operations that was decided on ``base_revision``.
-
-        Some of them may be another step's, too, but never all: see ``Transaction.carry_out``.
-        """
+        """Tell the fate of a step of these operations that was decided on ``base_revision``."""
+        # Some of them may be another step's, too, but never all: see ``Transaction.carry_out``.
         if all(self.entry(operation) for operation in operations):
             return Fate.APPLIED
+        # Nothing has happened since, so the push may be on its way still.
         if self.revision <= base_revision:
             return Fate.UNDECIDED
         return Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN
 
     def ring_reaches(self, revision: int) -> bool:
         """Return whether the ring knows every operation decided on ``revision`` or later."""
+        # A ring that begins with the first revision there is knows everything.
         return bool(self.ring) and self.ring[0].revision <= max(revision, 1)
 
     def after_step(self, entries: tuple[RingEntry, ...], *, decision: bool) -> Header:
         """The header one revision on, with what became of the operations of that step."""
         ring = (*self.ring, *entries)
+        # Whole steps only: half a step would read as one that lost some of its operations.
         while len(ring) > RING_SIZE:
             oldest = ring[0].revision
             ring = ring[next(n for n, entry in enumerate(ring) if entry.revision != oldest) :]
         digest = self.digest
+        # Renewals may vanish from history, so they must not be in what two clones compare.
         if decision:
             from hashlib import sha256  # OpenSSL, for which hooks have no time
 
@@ -310,6 +312,7 @@ class Ledger:
 
     def live(self) -> tuple[LeaseRows, list[Damage]]:
         """The live leases, and every record that cannot be read."""
+        # The store's lines know nothing of what has been decided on top of it.
         if isinstance(self.records, RowRecords) and not self.changes.leases:
             return self.records.live()
         live = (x for x in self.every_lease() if x.state is State.ACTIVE)
@@ -386,18 +389,17 @@ class Ledger:
         return replace(self, changes=replace(self.changes, notes=kept))
 
     def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
-        """With these notices for a holder; the oldest beyond the limit are dropped.
-
-        Those about a person's own doing are dropped first. Notices for more holders than one step
-        may have are skipped: a notice is a courtesy.
-        """
-        own = [n.id for n in notices if same_person(n.by, n.to)]
-        over = set(own[: max(0, len(notices) - NOTICES_KEPT)])
+        """With these notices for a holder; the oldest beyond the limit are dropped."""
+        # First those about a person's own doing, who may end many leases: a takeover by another is
+        # to be told all the same.
+        by_self = [n.id for n in notices if same_person(n.by, n.to)]
+        over = set(by_self[: max(0, len(notices) - NOTICES_KEPT)])
         last = tuple(n for n in notices if n.id not in over)[-NOTICES_KEPT:]
-        told = self.changes.notices
-        if len(told) >= HOLDERS_TOLD and person_key(holder) not in told:
+        known = self.changes.notices
+        # A notice is a courtesy: beyond what one step may hold there are none.
+        if len(known) >= HOLDERS_TOLD and person_key(holder) not in known:
             return self
-        kept = {**told, person_key(holder): (last[0].to if last else holder, last)}
+        kept = {**known, person_key(holder): (last[0].to if last else holder, last)}
         return replace(self, changes=replace(self.changes, notices=kept))
 
     def with_tickets(self, resource: Resource, tickets: tuple[Ticket, ...]) -> Ledger:
@@ -411,6 +413,7 @@ class Ledger:
         return replace(self, changes=replace(self.changes, dropped=dropped))
 
     def _set(self, lease: Lease, value: Lease | None) -> Ledger:
+        # As the store has it: what is written is the difference from that.
         before = self._record(lease.resource, lease.key, 0)
         leases = {**self.changes.leases, lease.key: (before, value)}
         return replace(self, changes=replace(self.changes, leases=leases))
@@ -422,15 +425,16 @@ class Ledger:
         return next((x for x in self.records.of(resource) if x.key == key), None)
 
     def _as_changed(self, read: Iterable[Lease], wanted: Callable[[Lease], bool]) -> list[Lease]:
-        found, changes = list(read), self.changes.leases
+        leases, changes = list(read), self.changes.leases
         if changes:
-            found = [x for x in found if x.key not in changes]
-            found += (new for _, new in changes.values() if new is not None and wanted(new))
-        return sorted(found, key=lambda lease: lease.key) if len(found) > 1 else found
+            leases = [x for x in leases if x.key not in changes]
+            leases += (new for _, new in changes.values() if new is not None and wanted(new))
+        return sorted(leases, key=lambda lease: lease.key) if len(leases) > 1 else leases
 
 
 def count_token(header: Header) -> Header:
     """The header after one more grant: tokens only ever grow (S4)."""
+    # One more would be the first of the next epoch, which another past may have given.
     if header.sequence + 1 >= EPOCH_SIZE:
         raise Invalid("the ledger has no fencing tokens left in this epoch")
     return replace(header, sequence=header.sequence + 1)

@@ -91,12 +91,12 @@ def reason_text(loss: Loss, by: str | None) -> str:
 
 def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lease:
     """The live lease of exactly this grant. Raises LeaseLost with the reason if there is none."""
-    found = ledger.lease(grant.resource, grant.scope)
-    loss, by = _judged(ledger, found, grant, holder, moment)
-    if loss is None and found is not None:
-        return found
+    lease = ledger.lease(grant.resource, grant.scope)
+    loss, by = _judged(ledger, lease, grant, holder, moment)
+    if loss is None and lease is not None:
+        return lease
     loss = loss or Loss.RELEASED_ELSEWHERE
-    stands = () if found is None else (found,)
+    stands = () if lease is None else (lease,)
     name, of = grant.resource.text, grant.lease_id
     raise no_longer(name, grant.scope, loss, by, conflicts=stands, lease_id=of)
 
@@ -150,25 +150,25 @@ _TOLD = {**ENDINGS, "taken_over": Loss.TAKEN_OVER, "replaced": Loss.EXPIRED}
 
 
 def _judged(
-    ledger: Ledger, found: Lease | None, grant: Grant, holder: str, moment: Moment
+    ledger: Ledger, lease: Lease | None, grant: Grant, holder: str, moment: Moment
 ) -> tuple[Loss | None, str | None]:
-    if found is not None and found.lease_id == grant.lease_id:
-        live = holder_has(found, moment)
-        ended = found.session is None and grant.session is not None and not live  # by its session
-        if found.state is not State.ACTIVE or found.parked or ended:
-            return Loss.RELEASED_ELSEWHERE, found.holder
-        if not found.answers_to(Actor(holder, grant.session)):
-            return Loss.TAKEN_OVER, found.holder  # bound to another run since
+    if lease is not None and lease.lease_id == grant.lease_id:
+        live = holder_has(lease, moment)
+        ended = lease.session is None and grant.session is not None and not live  # by its session
+        if lease.state is not State.ACTIVE or lease.parked or ended:
+            return Loss.RELEASED_ELSEWHERE, lease.holder
+        if not lease.answers_to(Actor(holder, grant.session)):
+            return Loss.TAKEN_OVER, lease.holder  # bound to another run since
         return (None, None) if live else (Loss.EXPIRED, None)
     for notice in reversed(ledger.losses(holder)):
         about = (notice.resource, notice.scope, notice.session)
         if about == (grant.resource.text, grant.scope, grant.session):
             return _TOLD[notice.what], notice.by
-    if found is None or found.state is not State.ACTIVE or found.token < grant.token:
+    if lease is None or lease.state is not State.ACTIVE or lease.token < grant.token:
         return Loss.RELEASED_ELSEWHERE, None
-    if same_person(found.holder, holder) and found.session == grant.session:
+    if same_person(lease.holder, holder) and lease.session == grant.session:
         return Loss.RELEASED_ELSEWHERE, None  # and claimed anew by the same run
-    return Loss.TAKEN_OVER, found.holder
+    return Loss.TAKEN_OVER, lease.holder
 
 
 def lost_in(event: Event) -> LeaseLost:
@@ -185,11 +185,9 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
 
 
 def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, holder: str) -> bool:
-    """True if a grant's own session ended it by name: any other of its person leaves a notice.
-
-    A session's end is not one of these, because it names no resource.
-    """
+    """True if a grant's own session ended it by name: any other of its person leaves a notice."""
     kinds = [event.kind for event in events if event.token == grant.token]
+    # A session's end names no resource, and is not among these.
     if not kinds or kinds[0] not in ENDED_BY_NAME:
         return False
     about = (grant.resource.text, grant.scope, grant.session)

@@ -34,8 +34,8 @@ def person_key(email: str) -> str:
 
 def login_of(email: str) -> str | None:
     """The login of a host that an address hides behind; None for any other address."""
-    found = re.fullmatch(_NO_REPLY, person_key(email))
-    return None if found is None else found[1]
+    match = re.fullmatch(_NO_REPLY, person_key(email))
+    return None if match is None else match[1]
 
 
 MAX_ADMINS = 64
@@ -76,10 +76,10 @@ def reads_as_issue(name: str) -> bool:
 
 def issue_resource(resource: Resource, host: Issues) -> Resource:
     """The resource in the host's own spelling, ``#12``, where it is an issue there; else itself."""
-    found = re.fullmatch(_NUMBER, resource.text) if host is not Issues.NONE else None
-    if found is None or found[1].upper() not in ("", "#", f"{_PREFIX[host]}-"):
+    match = re.fullmatch(_NUMBER, resource.text) if host is not Issues.NONE else None
+    if match is None or match[1].upper() not in ("", "#", f"{_PREFIX[host]}-"):
         return resource
-    return name_resource(f"#{found[2]}")
+    return name_resource(f"#{match[2]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,7 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
 
 def check_change(key: str, text: str) -> None:
     """Refuse a bad key, or a value that no ledger takes. Raises UsageError."""
+    # Before contact the ledger's own limits are not known: only what none would take is refused.
     change_policy(Policy(ttl_min=1, ttl_max=1 if key == EDGES else LONGEST), {key: text})
 
 

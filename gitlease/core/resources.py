@@ -86,15 +86,14 @@ class StateRow:
                 self.deeps |= bit
 
     def meets(self, tokens: Iterable[Token]) -> bool:
-        """Return whether both rows read some path to its end; `tokens` may be a path's characters.
-
-        Empty segments need no guard: where both rows read nothing for a whole segment they have
-        only a star there, and then they share every name as well.
-        """
+        """Return whether both rows read one path to its end; `tokens` may be its characters."""
+        # Empty segments need no guard: where both rows read nothing for a whole segment they have
+        # only a star there, and then they share every name as well.
         here = self._skip(1)
         held = here & self.deeps
         for token in tokens:
             if token is Jump.DEEP:
+                # From the first place on, every later beginning of a segment can be reached.
                 here = -(here & -here) & self.starts
             elif token is Jump.STAR:
                 # The sum's carry runs from each place to the `/` that ends its segment.
@@ -238,6 +237,7 @@ def covers(pattern: Pattern, path: str) -> bool:
         return False
     if pattern.is_literal:
         return True
+    # The usual patterns of task files need no automaton.
     if pattern.ending is not None:
         return any(name.endswith(pattern.ending) for name in segments[len(pattern.head) :])
     return pattern.exact.meets(folded + "/")
@@ -247,6 +247,7 @@ def overlap(a: Pattern, b: Pattern) -> bool:
     """True if some file path is covered by both: never a false no, and exact within ASCII."""
     if any(one != other for one, other in zip(a.head, b.head, strict=False)):
         return False
+    # Of two literals with one beginning, the one is the other or lies below it.
     return (a.is_literal and b.is_literal) or b.loose.meets(a.loose.tokens)
 
 
@@ -272,10 +273,12 @@ def _parse(text: str) -> Pattern:
     if len(text) > MAX_LENGTH:
         raise PatternError(f"longer than {MAX_LENGTH} characters")
     controls = ("Cc", "Zl", "Zp")
+    # Not what merely does not print: a file's name may have any sign that is no control.
     if not text.isprintable() and any(unicodedata.category(char) in controls for char in text):
         raise PatternError("contains a control character")
     if text.startswith("!"):
         raise PatternError(r"negation is not supported; a file name starting with '!' needs '\!'")
+    # Nearly all patterns are paths: these are split, and no token is made.
     plain = not _SPECIAL.intersection(text)
     segments = _nfc(text).split("/") if plain else _segments(_nfc(text))
     wildcards = sum(not isinstance(x, str) for y in segments for x in y) if not plain else 0
@@ -302,21 +305,21 @@ def _segments(text: str) -> Sequence[Segment]:
     segments: list[list[Token]] = [[]]
     place, token = 0, re.compile(_TOKEN)
     while place < len(text):
-        found = token.match(text, place)
-        if not found:
+        match = token.match(text, place)
+        if not match:
             raise PatternError("unclosed '['" if text[place] == "[" else r"ends in a lone '\'")
-        place = found.end()
-        match found.lastgroup:
+        place = match.end()
+        match match.lastgroup:
             case "slash":
                 segments.append([])
             case "stars":
-                segments[-1].append(Jump.DEEP if len(found[0]) > 1 else Jump.STAR)
+                segments[-1].append(Jump.DEEP if len(match[0]) > 1 else Jump.STAR)
             case "any":
                 segments[-1].append(_class("", negated=True))
             case "body":
-                segments[-1].append(_class(found["body"], negated=bool(found["not"])))
+                segments[-1].append(_class(match["body"], negated=bool(match["not"])))
             case _:
-                segments[-1].append(found[0][-1])
+                segments[-1].append(match[0][-1])
     return segments
 
 
@@ -328,7 +331,9 @@ def _row(
     name: list[Token] = [Jump.STAR]
     # gitignore(5): a trailing `**` matches what is inside, so it reads one segment at least.
     last = name if segments[-1] == deep else segments[-1]
+    # gitignore(5): without a slash a pattern holds at any depth.
     start: list[Segment] = [] if anchored else [deep]
+    # One that ends in a slash means a folder, so something must lie below.
     whole = [*start, *segments[:-1], last, *[name] * only_below, deep]
     before: Token = "/"
     for segment in whole:
@@ -339,16 +344,14 @@ def _row(
 
 
 def _folded(segment: Segment, loose: bool) -> Iterator[Token]:
-    """One segment with its text folded.
-
-    What folds to several characters, as `ß` does, may be meant by one `?`. No row can say that
-    exactly, so the loose row, which is compared with other patterns, has a star in its place.
-    """
+    """One segment with its text folded."""
     for literal, run in groupby(segment, lambda token: isinstance(token, str)):
         if not literal:
             yield from (Jump.STAR if token is Jump.DEEP else token for token in run)
             continue
         for letter in map(fold, _letters("".join(map(str, run)))):
+            # What folds to several characters, as `ß` does, may be meant by one `?`. No row can say
+            # that exactly, so the loose one, which is read against patterns, has a star there.
             yield from [Jump.STAR] if loose and len(letter) > 1 else letter
 
 
@@ -377,6 +380,7 @@ def _class(body: str, *, negated: bool) -> Token:
         else:
             raise PatternError(f"unknown character class '[:{posix}:]'")
     codes = _foldings(max((high for _, high in spans), default=0) > 0x80)
+    # Paths are folded: what folds into the set belongs to it.
     spans += [(to, to + 1) for code, to in codes if any(lo <= code < hi for lo, hi in spans)]
     # Upper case occurs in no folded path, so two sets that share only that must not touch.
     present = _complement([*(spans if negated else _complement(spans)), _SLASH, _UPPER])
@@ -480,6 +484,7 @@ def name_resource(word: str) -> Resource:
             if len(word) <= 60 and word.isprintable()
             else (),
         )
+    # `.` and `..` are folders to everybody else.
     if not word.strip("."):
         raise UsageError(
             f"{word} is not a name", resource=word, hints=(f"for the folder write {word}/",)
@@ -500,6 +505,7 @@ def path_resource(root_pattern: str) -> Resource:
         text = rest  # "**/*.py" says no more than "*.py"
     return Resource(
         text=PATH_PREFIX + text if reads_as_name(text) or _has_prefix(text) else text,
+        # The prefix keeps a file apart from a task of the same name.
         key=PATH_PREFIX + fold(text),
     )
 
@@ -569,6 +575,7 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
         parts = [*base, "**", *parts[len(base) :]]
     joined = "/".join(parts)
     wild = bool(_WILDCARDS & set(joined))
+    # Without a slash it would hold at any depth.
     if wild and anchored and "/" not in joined:
         joined = "/" + joined
     return joined + "/" if directory and wild else joined

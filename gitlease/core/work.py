@@ -52,18 +52,19 @@ class Authorship:
 
 def read_trailer(value: str) -> Named | None:
     """The grant that a trailer's value names; None if it is not such a trailer. Never raises."""
-    found = re.fullmatch(_TRAILER, value.strip()) if len(value) <= LONGEST_TRAILER else None
-    if found is None or not value.isprintable():
+    match = re.fullmatch(_TRAILER, value.strip()) if len(value) <= LONGEST_TRAILER else None
+    if match is None or not value.isprintable():
         return None
-    more = {word: _plain(text) for word, text in re.findall(_MORE, found["more"])}
+    more = {word: _plain(text) for word, text in re.findall(_MORE, match["more"])}
     try:
-        key = parse_resource(found["what"]).key
+        key = parse_resource(match["what"]).key
+    # Anybody writes trailers: what is no resource still compares as a text.
     except UsageError:
-        key = fold(found["what"])
+        key = fold(match["what"])
     return Named(
-        resource=found["what"],
+        resource=match["what"],
         key=key,
-        token=int(found["token"]),
+        token=int(match["token"]),
         scope=more.get("scope", WHOLE),
         layer=more.get("layer", GLOBAL_LAYER).lower(),
     )

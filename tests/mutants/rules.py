@@ -81,8 +81,8 @@ RULES = {
         "self.same_holder(actor)",
     ),
     "a renewal that acquires a later grant": (
-        "if found is not None and found.lease_id == grant.lease_id:",
-        "if found is not None:",
+        "if lease is not None and lease.lease_id == grant.lease_id:",
+        "if lease is not None:",
     ),
     "a renewal that shortens": (
         "min(max(lease.expires_at, now + seconds * MS), now + longest)",
@@ -139,7 +139,7 @@ RULES = {
     ),
     "scopes compared letter by letter": ("fold(one) == fold(other)", "one == other"),
     "a claimed path covers nothing itself": (
-        "wanted = paths if own is None else (own, *paths)",
+        "wanted = paths if pattern is None else (pattern, *paths)",
         "wanted = paths",
     ),
     "leases with paths not looked at": ("    if not wanted:\n", "    if not wanted or named:\n"),

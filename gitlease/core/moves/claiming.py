@@ -55,8 +55,8 @@ def rivals_of(
     records = ledger.leases_of(resource)
     done = {x.lease_id for x in completed_records(records)}
     named = [x for x in records if x.lease_id in done or shares(x, scope)]
-    own = resource.pattern
-    wanted = paths if own is None else (own, *paths)
+    pattern = resource.pattern
+    wanted = paths if pattern is None else (pattern, *paths)
     if not wanted:
         return named
     have = {x.key for x in named}
@@ -65,14 +65,12 @@ def rivals_of(
 
 
 def in_the_way(ledger: Ledger, op: Claim, rivals: Sequence[Lease], moment: Moment) -> Relations:
-    """Those of the rivals that a claim must displace or give way to.
-
-    An edge protects the name of its task alone: once the lease has lapsed, its paths are free, and
-    a claim of them leaves the record to its holder.
-    """
+    """Those of the rivals that a claim must displace or give way to."""
     policy = ledger.header.policy
-    found = [(x, relation(x, op.actor, policy, moment)) for x in rivals]
-    return [(x, how) for x, how in found if x.resource == op.resource or not only_edge(x, how)]
+    related = [(x, relation(x, op.actor, policy, moment)) for x in rivals]
+    # An edge protects the name of its task alone: once the lease has lapsed, its paths are free,
+    # and a claim of them leaves the record to its holder.
+    return [(x, how) for x, how in related if x.resource == op.resource or not only_edge(x, how)]
 
 
 def only_edge(lease: Lease, how: Relation) -> bool:
@@ -81,11 +79,9 @@ def only_edge(lease: Lease, how: Relation) -> bool:
 
 
 def overtaken_by(ledger: Ledger, lease: Lease) -> Lease | None:
-    """The later lease of paths that were free once this one had lapsed; None where there is none.
-
-    The record stayed for its edge. A clone that saw it later than others did still counts it as
-    live, and must not have it go on beside that lease.
-    """
+    """The later lease of paths that were free once this one had lapsed; None if there is none."""
+    # The record stayed for its edge. A clone that saw it later than others did still counts it as
+    # live, and must not have it go on beside that lease.
     if not lease.edge or not lease.patterns:
         return None
     person = Actor(lease.holder, lease.session)
@@ -104,12 +100,14 @@ def completed_records(records: Sequence[Lease]) -> list[Lease]:
     done = [x for x in records if x.state is State.COMPLETED]
     if whole := [x for x in done if x.scope == WHOLE]:
         return whole
+    # One finished part says nothing of the parts that nobody has begun.
     return done if len(done) > 1 and len(done) == len(records) else []
 
 
 def overlaps(resource: Resource, wanted: tuple[str, ...], lease: Lease) -> tuple[str, str] | None:
     """A path of these and one of a lease that can match a common file; None where none can."""
     same_task = resource.pattern is None and lease.resource == resource
+    # Two scopes of one task share the task's own paths: those divide no work.
     both = set(wanted).intersection(lease.patterns) if same_task else set()
     mine, theirs = ([x for x in some if x not in both] for some in (wanted, lease.patterns))
     pairs = ((a, b) for a in mine for b in theirs)
@@ -124,6 +122,7 @@ def relations(ledger: Ledger, resource: Resource, actor: Actor, moment: Moment) 
 
 def shares(lease: Lease, scope: str) -> bool:
     """Return whether a record and a claim of a scope of the same resource are about common work."""
+    # A finished part is in the way of that part alone, not of the whole.
     if lease.state is State.COMPLETED and lease.scope != WHOLE:
         return fold(lease.scope) == fold(scope)
     return scopes_overlap(lease.scope, scope)
@@ -137,10 +136,8 @@ def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool
 
 
 def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
-    """True if an unbound lease shares no work with a live lease of another session of its holder's.
-
-    While it is unbound the two are one person's, and bound they would be in conflict.
-    """
+    """True if an unbound lease shares no work with a live one of another session of its person."""
+    # While it is unbound the two are one person's, and bound they would be in conflict.
     rivals = rivals_of(ledger, lease.resource, lease.scope, lease.paths)
     policy = ledger.header.policy
     return not any(
@@ -151,12 +148,10 @@ def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> 
 
 
 def assignees(task: Relations, op: Claim, rivals: list[Lease]) -> Relations:
-    """The others who have the whole task, by a lapsed lease on another scope of it.
-
-    Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
-    another scope does not block, and fellow assignees do not block each other.
-    """
+    """The others who have the whole task, by a lapsed lease on another scope of it."""
     asked = {x.lease_id for x in rivals}
+    # Where scopes divide a task every holder of a scope is an assignee: fellow assignees do not
+    # block each other, nor does one with a live lease on another scope.
     if any(x.edge and x.same_holder(op.actor) for x, _ in task):
         return []
     live = [x for x, how in task if how is Relation.THEIRS]
@@ -228,16 +223,16 @@ def _refuse_unless_free(op: Claim, blocking: Relations, policy: Policy, moment: 
 
 
 def _through_paths(op: Claim, lease: Lease) -> str:
-    own, named = op.resource.pattern, lease.resource == op.resource
+    pattern, named = op.resource.pattern, lease.resource == op.resource
     if named and scopes_overlap(lease.scope, op.scope):
         return ""
-    pair = overlaps(op.resource, op.paths if own is None else (own, *op.paths), lease)
-    if pair is None or pair == (own, lease.resource.pattern):
+    pair = overlaps(op.resource, op.paths if pattern is None else (pattern, *op.paths), lease)
+    if pair is None or pair == (pattern, lease.resource.pattern):
         return ""
     theirs = f"{pair[1]} of {lease.resource}" if pair[1] != lease.resource.pattern else pair[1]
     if pair[0] == pair[1]:
         return f"{op.resource} covers {theirs}, which"
-    ours = op.resource if pair[0] == own else f"{pair[0]} of {op.resource}"
+    ours = op.resource if pair[0] == pattern else f"{pair[0]} of {op.resource}"
     return f"{ours} overlaps {theirs}, which"
 
 
@@ -252,13 +247,10 @@ def held_error(
     what: str = "",
     hints: tuple[str, ...] = (),
 ) -> GitleaseError:
-    """The refusal that names the holder, the session, where, and when all of it is free.
-
-    What an edge protects, now or once the lease has lapsed, has no such time: then ``free_at`` is
-    None.
-    """
+    """The refusal that names the holder, the session, where, and when all of it is free."""
+    # What an edge protects, now or once the lease has lapsed, has no such time.
     edges = [how in ASSIGNED for _, how in held]
-    kept = (*ASSIGNED, Relation.THEIRS)  # by an edge, now or once the lease has lapsed
+    kept = (*ASSIGNED, Relation.THEIRS)
     verb = "is assigned to" if edges[0] else "is held by"
     leases = tuple(x for x, _ in held)
     return error(
@@ -307,8 +299,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
             ttl=decision.ttl,
             paths=decision.paths,
             reason=op.reason or own.reason,
-            # Where it was claimed first tells who else may work under it: until a session has it
-            # alone.
+            # Where it was claimed tells who else may work under it, until one session has it alone.
             host=(binds and op.actor.host) or own.host or op.actor.host,
             branch=op.actor.branch or own.branch,
             edge=own.edge or op.edge,
@@ -353,7 +344,9 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     how = None if own is None else relation(own, op.actor, policy, moment)
     goes_on = how in (Relation.MINE, Relation.PARKED)
     if own is not None and goes_on:
+        # A renewal adds paths and drops none: somebody relies on those that are covered.
         paths = _check_paths(tuple(dict.fromkeys((*own.paths, *paths))))
+        # Without a TTL of its own it asks for what was granted, not for a default.
         ttl = min(own.ttl, policy.ttl_max) if op.ttl is None else ttl
     task = relations(ledger, op.resource, op.actor, moment)
     rivals = rivals_of(ledger, op.resource, op.scope, paths)
@@ -369,6 +362,7 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     present = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
     if present and not has_edge and not op.takeover:
         raise assigned_error(op.resource, op.scope, present)
+    # Who holds it already takes nothing from those who wait.
     if not goes_on:
         give_way(ledger, op, moment)
     displaced = [x for x, y in blocking if gives_way_to(op, y) and not _stays_completed(x, op)]
@@ -396,8 +390,8 @@ def _relied_on(lease: Lease | None) -> tuple[object, ...]:
 
 def _has_abandoned(assignee: Assignee, task: Relations) -> bool:
     """Return whether an assignee has records of this task, all of them abandoned."""
-    own = {how for x, how in task if assignee.is_holder(x.holder)}
-    return own == {Relation.THEIRS_ABANDONED}
+    standings = {how for x, how in task if assignee.is_holder(x.holder)}
+    return standings == {Relation.THEIRS_ABANDONED}
 
 
 def refuse_unexpected(
@@ -475,14 +469,14 @@ def prolonged(
     seconds: int,
     most: int | None = None,
 ) -> Lease:
-    """The lease as an operation has it last for so many seconds from now on: never shorter.
+    """Return the lease extended to at least so many seconds from now. Never shortens it.
 
     ``most``: the seconds that it may last from now on, where that is not the maximum of a TTL.
-    Its duration from now on stays within what it was and what the policy allows, since everybody
-    else waits for the duration: by a clock that was set back, the old end would be far away.
     """
     policy, now = ledger.header.policy, moment.now.wall_ms
     limit = policy.ttl_max if most is None else most
+    # Everybody else waits for the duration: by a clock that was set back, the old end would be far
+    # away.
     longest = min(max(limit * MS, lease.duration_ms), LONGEST * MS)
     return replace(
         lease,
@@ -508,11 +502,12 @@ def _displace(
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)
     events = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
     about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
+    # Whoever held a lease of it has been told above.
     unheld = without(decision.unassigned, taken)
-    state, told = tell_assignees(
+    state, told_events = tell_assignees(
         state, unheld, about, what="taken_over", word=f"{op.id}-", first=len(taken)
     )
-    events += told
+    events += told_events
     for old in displaced:
         if old.state is State.ACTIVE and old.same_holder(by):
             state = tell_session(state, old, op, "replaced", now)
@@ -526,7 +521,9 @@ def _granted(
 ) -> tuple[Ledger, Lease]:
     ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=decision.ttl)
     if op.picked:
+        # Older clients would drop the mark, so they must refuse the ledger from now on.
         ledger = ledger.with_header(replace(ledger.header, format=NEWEST_FORMAT))
+    # Tokens grow by construction, unless somebody has set the sequence back by hand (S4).
     if lease.token <= max((x.token for x in decision.displaced), default=0):
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
@@ -586,12 +583,10 @@ def give_notice(
 def tell_session(
     ledger: Ledger, ended: Lease, op: Operation, what: str, at: int, reason: str | None = None
 ) -> Ledger:
-    """Leave a notice for a session whose lease another session of its person ends.
-
-    The caller's own session and those that it started get none.
-    """
-    session, own = ended.session, op.actor.session
-    if session is None or (own is not None and f"{session}/".startswith(f"{own}/")):
+    """Leave a notice for a session whose lease another session of its person ends."""
+    session, caller = ended.session, op.actor.session
+    # The caller's own session and those that it started are no others.
+    if session is None or (caller is not None and f"{session}/".startswith(f"{caller}/")):
         return ledger
     return give_notice(ledger, ended, op.id, what, op.actor.holder, at, reason)
 
@@ -659,12 +654,12 @@ def outcome(
 ) -> Outcome:
     """The outcome for some leases, with an event for each as it is, or was ``before``."""
     now, by = moment.now.wall_ms, op.actor.holder
-    told = leases if before is None else before
+    shown = leases if before is None else before
     return Outcome(
         operation=op.id,
         status=status,
         leases=tuple(leases),
-        events=tuple(event(status, op.id, now, by, x, reason=reason) for x in told),
+        events=tuple(event(status, op.id, now, by, x, reason=reason) for x in shown),
         changed=bool(leases),
     )
 

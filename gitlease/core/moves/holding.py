@@ -104,10 +104,12 @@ def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcom
             raise refused[0]
     state, renewed, binds = ledger, [], False
     for lease in mine:
+        # The policy may have become stricter since the grant.
         ttl = min(lease.ttl, policy.ttl_max) if op.ttl is None else op.ttl
         fresh = claiming.prolonged(lease, op.id, ledger, moment, seconds=ttl)
         if op.ttl is not None:
             fresh = replace(fresh, ttl=op.ttl)
+        # Only by name: a heartbeat of all that a person holds must not bind it to one session.
         if op.resource is not None and claiming.may_bind(ledger, lease, op.actor, moment):
             fresh = replace(fresh, session=op.actor.session)
             binds = True
@@ -152,8 +154,9 @@ def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, 
     now, policy = moment.now.wall_ms, ledger.header.policy
     mine = _mine_to_end(ledger, op, moment)
     scopes = (fold(op.scope or WHOLE), WHOLE)
-    stood = relations(ledger, op.resource, op.actor, moment)
-    done_before = [x for x, y in stood if y is Relation.COMPLETED and fold(x.scope) in scopes]
+    related = relations(ledger, op.resource, op.actor, moment)
+    done_before = [x for x, y in related if y is Relation.COMPLETED and fold(x.scope) in scopes]
+    # Asked twice, it is the same answer.
     if not mine and done_before:
         return ledger, Outcome(
             operation=op.id, status="completed", leases=tuple(done_before), changed=False
@@ -185,6 +188,7 @@ def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, 
     ]
     for lease in done:
         state = claiming.tell_session(state.put(lease), lease, op, "completed", now)
+    # Notes are shown until the task is done.
     return state.with_notes(op.resource, ()), outcome(op, "completed", done, moment)
 
 
@@ -205,16 +209,16 @@ def _in_scope(lease: Lease, scope: str | None) -> bool:
     return scope is None or fold(lease.scope) == fold(scope)
 
 
-def _pick(stood: Relations, scope: str | None, verb: Verb, moment: Moment) -> list[Lease]:
-    asked = [(x, verb(TABLE[how])) for x, how in stood if _in_scope(x, scope)]
+def _pick(related: Relations, scope: str | None, verb: Verb, moment: Moment) -> list[Lease]:
+    asked = [(x, verb(TABLE[how])) for x, how in related if _in_scope(x, scope)]
     live = Verdict.WHILE_LIVE
     return [x for x, y in asked if y is Verdict.YES or (y is live and holder_has(x, moment))]
 
 
-def _blockers(stood: Relations, scope: str | None, verb: Verb, verdict: Verdict) -> Relations:
+def _blockers(related: Relations, scope: str | None, verb: Verb, verdict: Verdict) -> Relations:
     return [
         (x, how)
-        for x, how in stood
+        for x, how in related
         if verb(TABLE[how]) is verdict and (scope is None or scopes_overlap(x.scope, scope))
     ]
 
@@ -231,11 +235,11 @@ def held_for(
 
     LeaseLost or NotHolder where there is none.
     """
-    stood = relations(ledger, resource, actor, moment)
-    mine = _pick(stood, scope, verb, moment)
+    related = relations(ledger, resource, actor, moment)
+    mine = _pick(related, scope, verb, moment)
     if mine:
         return [_unshared(ledger, x) for x in mine]
-    kept = [x for x, how in stood if how is Relation.PARKED and _in_scope(x, scope)]
+    kept = [x for x, how in related if how is Relation.PARKED and _in_scope(x, scope)]
     if kept:
         raise LeaseLost(
             f"{kept[0].resource} is parked: no session holds it",
@@ -245,19 +249,16 @@ def held_for(
             hints=("claim it to resume",),
         )
     policy = ledger.header.policy
-    theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
+    theirs = _blockers(related, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
         raise claiming.held_error(resource, scope, theirs, policy, moment, error=NotHolder)
-    raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)), actor)
+    raise _lost(resource, scope, tuple(x for x, _ in related if _in_scope(x, scope)), actor)
 
 
 def of_session(
     ledger: Ledger, actor: Actor, moment: Moment
 ) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
-    """Return a session's live leases, and the refusals of those that ran out.
-
-    Leases left behind by the end of a session are not reported as lost.
-    """
+    """Return a session's live leases, and the refusals of those that ran out."""
     policy = ledger.header.policy
     mine: list[Lease] = []
     lost: list[LeaseLost] = []
@@ -269,6 +270,7 @@ def of_session(
                 mine.append(_unshared(ledger, lease))
             except LeaseLost as refusal:
                 lost.append(refusal)
+        # What the end of a session left behind ran out on purpose, and is no loss.
         elif not lease.left_behind:
             lost.append(_lost(lease.resource, lease.scope, (lease,), actor))
     return mine, tuple(lost)
@@ -284,27 +286,27 @@ def _unshared(ledger: Ledger, lease: Lease) -> Lease:
     raise no_longer(name, lease.scope, loss, by, how, conflicts=(other,), lease_id=of)
 
 
-def _lost(of: Resource, scope: str | None, left: tuple[Lease, ...], actor: Actor) -> LeaseLost:
-    if not left:
+def _lost(of: Resource, scope: str | None, records: tuple[Lease, ...], actor: Actor) -> LeaseLost:
+    if not records:
         why = "it is free"
-    elif left[0].state is State.COMPLETED:
-        why = f"completed by {left[0].holder}"
+    elif records[0].state is State.COMPLETED:
+        why = f"completed by {records[0].holder}"
     else:
-        mine = left[0].same_holder(actor)
-        why = f"{'your lease' if mine else f'the lease of {left[0].holder}'} expired"
+        mine = records[0].same_holder(actor)
+        why = f"{'your lease' if mine else f'the lease of {records[0].holder}'} expired"
     message = f"you do not hold {of}; {why}"
-    return LeaseLost(message, resource=of.text, scope=scope, conflicts=left)
+    return LeaseLost(message, resource=of.text, scope=scope, conflicts=records)
 
 
 def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment) -> list[Lease]:
-    stood = relations(ledger, op.resource, op.actor, moment)
-    mine = _pick(stood, op.scope, lambda row: row.end, moment)
+    related = relations(ledger, op.resource, op.actor, moment)
+    mine = _pick(related, op.scope, lambda row: row.end, moment)
     if mine:
         return mine
-    theirs = _blockers(stood, op.scope, lambda row: row.end, Verdict.HELD)
+    theirs = _blockers(related, op.scope, lambda row: row.end, Verdict.HELD)
     if theirs:
         raise claiming.held_error(op.resource, op.scope, theirs, ledger.header.policy, moment)
-    named = claiming.named_in_file(stood, op.assigned)
+    named = claiming.named_in_file(related, op.assigned)
     if named:
         raise claiming.assigned_error(op.resource, op.scope, named)
     return []
@@ -337,10 +339,7 @@ def park(ledger: Ledger, op: ops.Park, moment: Moment) -> tuple[Ledger, Outcome]
 def end_session(
     ledger: Ledger, op: ops.EndSession | ops.RunOut, moment: Moment
 ) -> tuple[Ledger, Outcome]:
-    """End those of these grants that are still held; the others are skipped.
-
-    An expired lease is ended as well, but never parked: that would be a new claim.
-    """
+    """End those of these grants that are still held; the others are skipped."""
     now, by = moment.now.wall_ms, op.actor.holder
     parks = isinstance(op, ops.EndSession) and op.park
     most = _longest(ledger.header.policy, None) if parks else 0
@@ -349,6 +348,7 @@ def end_session(
     for number, lease in _still_bound(ledger, op.grants, refused):
         if not lease.same_holder(op.actor):
             continue
+        # An expired lease is ended as well, but never parked: that would be a new claim.
         if parks and (not holder_has(lease, moment) or claiming.overtaken_by(ledger, lease)):
             continue
         how, last = _last(lease, op, ledger, moment)
@@ -376,6 +376,8 @@ def _last(
         return PARKED, _parked(lease, op, ledger, moment)
     if isinstance(op, ops.RunOut) and lease.edge:
         now = moment.now.wall_ms
+        # Its record stays for the edge, bound to no session: a clone that has not the file yet
+        # respects it.
         over = lease if lease.expires_at <= now else replace(lease, renewed_at=now, expires_at=now)
         return RUN_OUT, replace(over, session=None, operation=op.id)
     return RELEASED, replace(lease, state=State.RELEASED)
@@ -393,6 +395,7 @@ def _still_bound(
             continue
         if lease is None or lease.state is not State.ACTIVE:
             continue
+        # A claim that came in between has another nonce, and stays.
         if (lease.lease_id, lease.session) == (grant.lease_id, grant.session):
             yield number, lease
 
@@ -449,10 +452,11 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
     for _, lease in _still_bound(ledger, op.grants, refused):
         if lease.session is None:
             continue
+        # The ledger cannot know that a run is dead: its person has made sure of that.
         if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):
-            stood = [(lease, relation(lease, op.actor, policy, moment))]
+            related = [(lease, relation(lease, op.actor, policy, moment))]
             raise claiming.held_error(
-                lease.resource, lease.scope, stood, policy, moment, error=NotHolder
+                lease.resource, lease.scope, related, policy, moment, error=NotHolder
             )
         # The process that had it is over, so nothing is to be found there.
         freed.append(
@@ -495,14 +499,14 @@ def retire(ledger: Ledger, op: ops.Retire, moment: Moment) -> tuple[Ledger, Outc
         if not item.reason.strip():
             raise UsageError("a retirement needs a reason", resource=item.resource.text)
         try:
-            found = _lapsed(state, item, op, moment)
+            lapsed = _lapsed(state, item, op, moment)
         except (LeaseHeld, PolicyRefused, Invalid) as refusal:  # each keeps only its own
             refused.append(refusal)
             continue
-        if not found and not item.unassigned:
+        if not lapsed and not item.unassigned:
             continue
         done.append(item)
-        for lease in found:
+        for lease in lapsed:
             state = state.remove(lease)
             ended.append(replace(lease, state=State.EXPIRED))
             events.append(event(RETIRED, op.id, now, by, lease, reason=item.reason))
@@ -510,9 +514,11 @@ def retire(ledger: Ledger, op: ops.Retire, moment: Moment) -> tuple[Ledger, Outc
                 state = claiming.give_notice(state, lease, op.id, RETIRED, by, now, item.reason)
         word, name = f"{op.id}-{number}", item.resource.text
         about = Event(RETIRED, op.id, now, by, name, WHOLE, reason=item.reason)
-        left = claiming.without(item.unassigned, found)
-        state, said = claiming.tell_assignees(state, left, about, what=RETIRED, word=f"{word}.")
-        events += said
+        unheld = claiming.without(item.unassigned, lapsed)
+        state, told_events = claiming.tell_assignees(
+            state, unheld, about, what=RETIRED, word=f"{word}."
+        )
+        events += told_events
         if item.note is not None:
             state, _ = noted(state, op, item.resource, now, item.note, part=f"-{number}")
     return state, Outcome(
@@ -529,20 +535,21 @@ def retire(ledger: Ledger, op: ops.Retire, moment: Moment) -> tuple[Ledger, Outc
 
 
 def _lapsed(ledger: Ledger, item: ops.Retirement, op: ops.Retire, moment: Moment) -> list[Lease]:
-    stood = relations(ledger, item.resource, op.actor, moment)
+    related = relations(ledger, item.resource, op.actor, moment)
     asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
-    found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]
-    kept = [(x, how) for x, how in found if not may_retire(how, assigned=item.assigned)]
+    asked_for = [(x, how) for x, how in related if (x.key, x.lease_id) in asked]
+    kept = [(x, how) for x, how in asked_for if not may_retire(how, assigned=item.assigned)]
+    # Whoever would lose an assignment while they hold another part of the task is in the way.
     kept += [
         (x, how)
-        for x, how in stood
+        for x, how in related
         if how in _LIVE
         and (x, how) not in kept
         and any(a.is_holder(x.holder) for a in item.unassigned)
     ]
-    whole = {x.lease_id for x in claiming.completed_records([x for x, _ in stood])}
+    whole = {x.lease_id for x in claiming.completed_records([x for x, _ in related])}
     finished = next(
-        (x for x, how in stood if how is Relation.COMPLETED and x.lease_id in whole), None
+        (x for x, how in related if how is Relation.COMPLETED and x.lease_id in whole), None
     )
     if kept:
         raise claiming.held_error(item.resource, None, kept, ledger.header.policy, moment)
@@ -552,7 +559,7 @@ def _lapsed(ledger: Ledger, item: ops.Retirement, op: ops.Retire, moment: Moment
             resource=item.resource.text,
             conflicts=(finished,),
         )
-    return [x for x, _ in found]
+    return [x for x, _ in asked_for]
 
 
 # --- governance and housekeeping ------------------------------------------------------------------
@@ -572,17 +579,17 @@ def revoke(ledger: Ledger, op: ops.Revoke, moment: Moment) -> tuple[Ledger, Outc
         if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
     ]
     claiming.refuse_unexpected(op, held, ledger.header.policy, moment)
-    found = [x for x, _ in held]
+    leases = [x for x, _ in held]
     state = ledger
-    for lease in found:
+    for lease in leases:
         state = state.remove(lease)
         if not lease.same_holder(op.actor):
             state = claiming.give_notice(
                 state, lease, op.id, "revoked", op.actor.holder, now, op.reason
             )
-    ended = [replace(x, state=State.REVOKED) for x in found]
+    ended = [replace(x, state=State.REVOKED) for x in leases]
     done = outcome(op, "revoked", ended, moment, reason=op.reason)
-    return state, replace(done, displaced=tuple(found))
+    return state, replace(done, displaced=tuple(leases))
 
 
 _AT_WORK = {Relation.THEIRS, Relation.MY_RUN, Relation.MY_OTHER_RUN}
@@ -593,10 +600,10 @@ def add_note(ledger: Ledger, op: ops.AddNote, moment: Moment) -> tuple[Ledger, O
     now, by, held, events = moment.now.wall_ms, op.actor.holder, list[Lease](), list[Event]()
     if op.to_holder:
         rivals = claiming.rivals_of(ledger, op.resource, WHOLE, ())
-        found = [(x, relation(x, op.actor, ledger.header.policy, moment)) for x in rivals]
-        held = [x for x, how in found if how in _AT_WORK]
+        related = [(x, relation(x, op.actor, ledger.header.policy, moment)) for x in rivals]
+        held = [x for x, how in related if how in _AT_WORK]
         if not held:
-            who = "only you hold" if any(x is Relation.MINE for _, x in found) else "nobody holds"
+            who = "only you hold" if any(x is Relation.MINE for _, x in related) else "nobody holds"
             left_out = hint("to leave it for the next holder, leave out {}", to_holder=True)
             message = f"{who} {op.resource} now"
             raise NotFound(message, resource=op.resource.text, hints=(left_out,))
@@ -636,6 +643,7 @@ def set_policy(ledger: Ledger, op: ops.SetPolicy, moment: Moment) -> tuple[Ledge
         )
     words = ", ".join(f"{key} = {value}" for key, value in op.changes)
     changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
+    # Older clients would call such a policy damaged.
     form = NEWEST_FORMAT if after.abandons_early else ledger.header.format
     state = ledger.with_header(replace(ledger.header, policy=after, format=form))
     return state, Outcome(
@@ -657,8 +665,8 @@ def acknowledge(ledger: Ledger, op: ops.Acknowledge, moment: Moment) -> tuple[Le
 
 def barrier(ledger: Ledger, op: ops.Barrier, moment: Moment) -> tuple[Ledger, Outcome]:
     """Move the ledger on by one revision, so that an undecided push can never land."""
-    said = Event(ops.BARRIER, op.id, moment.now.wall_ms, op.actor.holder)
-    return ledger, Outcome(operation=op.id, status=ops.BARRIER, events=(said,))
+    noted_event = Event(ops.BARRIER, op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger, Outcome(operation=op.id, status=ops.BARRIER, events=(noted_event,))
 
 
 def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -670,9 +678,9 @@ def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Ou
         if op.above >= (header.epoch + 2) * EPOCH_SIZE:
             raise Invalid(f"token {op.above} is of an epoch that this ledger cannot have reached")
         header = replace(header, epoch=op.above // EPOCH_SIZE + 1, sequence=0)
-    said = Event("restored", op.id, moment.now.wall_ms, op.actor.holder)
+    restored = Event("restored", op.id, moment.now.wall_ms, op.actor.holder)
     return ledger.with_header(header), Outcome(
-        operation=op.id, status="restored", events=(said,), changed=behind
+        operation=op.id, status="restored", events=(restored,), changed=behind
     )
 
 
@@ -685,13 +693,13 @@ def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
 def drop_record(ledger: Ledger, op: ops.DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:
     """Remove a record that cannot be read; a readable one is never dropped this way."""
     _need_admin(ledger, op.actor, "drop a damaged record")
-    found = next((d for d in ledger.damage() if op.file in (d.file, d.shown)), None)
-    if found is None:
+    damage = next((d for d in ledger.damage() if op.file in (d.file, d.shown)), None)
+    if damage is None:
         raise NotFound(f"the ledger has no damaged record {op.file}")
     dropped = Event(
         "dropped", op.id, moment.now.wall_ms, op.actor.holder, reason=op.reason, detail=op.file
     )
-    return ledger.drop([found.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
+    return ledger.drop([damage.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
 
 
 def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
@@ -738,10 +746,10 @@ def check_spelling(operation: Operation, policy: Policy) -> None:
 
 def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
     """PolicyRefused where a record's name would be another resource by another host's spellings."""
-    found = dict.fromkeys(x.resource for x in ledger.every_lease())
+    resources = dict.fromkeys(x.resource for x in ledger.every_lease())
     names = [
         x.text
-        for x in found
+        for x in resources
         if reads_as_issue(x.text) and (was is not Issues.NONE or issue_resource(x, host) != x)
     ]
     if names:

@@ -49,6 +49,7 @@ def may_pass(free_for: float) -> int:
 
 def line(tickets: Iterable[Ticket], now_ms: int) -> tuple[Ticket, ...]:
     """The tickets that count now, in their order."""
+    # A ticket from the far future, by a false or a wrong clock, must not stand for ever.
     live = (t for t in tickets if now_ms < t.until <= now_ms + LONGEST_TICKET + SKEW)
     return tuple(sorted(live, key=_order))
 
@@ -56,11 +57,9 @@ def line(tickets: Iterable[Ticket], now_ms: int) -> tuple[Ticket, ...]:
 def line_for(
     ledger: Ledger, resource: Resource, paths: tuple[str, ...], now_ms: int
 ) -> tuple[Ticket, ...]:
-    """The tickets that count now for a claim of a resource with these paths, in their order.
-
-    Of a waiter in line for the resource itself no other ticket counts: its task's paths, say.
-    """
+    """The tickets that count now for a claim of a resource with these paths, in their order."""
     near = _near(ledger, resource, paths, now_ms)
+    # Who waits for the resource itself has tickets for its task's paths, too, and counts once.
     named = {t.id for t in near if t.resource == resource}
     return tuple(t for t in near if t.resource == resource or t.id not in named)
 
@@ -68,16 +67,16 @@ def line_for(
 def _near(
     ledger: Ledger, resource: Resource, paths: tuple[str, ...], now_ms: int
 ) -> tuple[Ticket, ...]:
-    found, own = list(ledger.tickets(resource)), resource.pattern
-    if covered := paths if own is None else (own, *paths):
-        found += (
+    tickets, pattern = list(ledger.tickets(resource)), resource.pattern
+    if covered := paths if pattern is None else (pattern, *paths):
+        tickets += (
             t
             for t in ledger.every_ticket()
             if t.resource != resource
             and (theirs := t.resource.pattern) is not None
             and resources.any_overlap([theirs], covered)
         )
-    return line(found, now_ms)
+    return line(tickets, now_ms)
 
 
 def place(
@@ -114,6 +113,7 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
     for resource in op.resources:
         waiting = line(ledger.tickets(resource), now)
         others = tuple(t for t in waiting if t.id != op.ticket)
+        # Ids of tickets stand in the ledger for anybody to read.
         if any(t.id == op.ticket and not _is_by(t, op.actor) for t in waiting):
             raise PolicyRefused(f"that place in the queue for {resource} belongs to someone else")
         if len(others) >= TICKETS_KEPT:
@@ -126,6 +126,7 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
             scope=op.scope,
             holder=op.actor.holder,
             session=op.actor.session,
+            # Asked for again, after it was passed over, a place is the old one.
             since=now if op.since is None else min(op.since, now),
             until=min(op.until, now + LONGEST_TICKET),
         )
@@ -173,11 +174,8 @@ def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
 
 
 def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
-    """The lines without the caller's ticket, once the claim is granted.
-
-    Those whom it passed over go as well, and what has run out. For whoever passes nobody over and
-    has no ticket the lines stay as they are, and so do the records of them.
-    """
+    """The lines without the caller's ticket, those whom it passed over, and what has run out."""
+    # Whoever passes nobody over and has no ticket writes no line anew.
     if op.ticket is None and op.passing is None:
         return ledger
     now, state = moment.now.wall_ms, ledger
@@ -185,11 +183,11 @@ def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
     lines = (t.resource for t in _near(ledger, op.resource, op.paths, now))
     for resource in dict.fromkeys((op.resource, *lines)):
         tickets = ledger.tickets(resource)
-        gone = {
+        served_ids = {
             t.id for t in tickets if t.id in passed or (t.id == op.ticket and _is_by(t, op.actor))
         }
-        if gone:
-            kept = (t for t in line(tickets, now) if t.id not in gone)
+        if served_ids:
+            kept = (t for t in line(tickets, now) if t.id not in served_ids)
             state = state.with_tickets(resource, tuple(kept))
     return state
 
@@ -200,6 +198,7 @@ def _ahead(
     mine = next((t for t in waiting if t.id == ticket), None)
     first = {
         t.id: t
+        # The earliest of each waiter is what is left.
         for t in reversed(waiting)
         if (mine is None or (t.id != mine.id and _order(t) < _order(mine)))
         and _wants_the_same(t, resource, scope, actor)
@@ -208,6 +207,7 @@ def _ahead(
 
 
 def _wants_the_same(ticket: Ticket, resource: Resource, scope: str, actor: Actor) -> bool:
+    # One's own session never waits for itself.
     if _is_by(ticket, actor) and ticket.session in (None, actor.session):
         return False
     # Scopes divide a task's work, not paths.

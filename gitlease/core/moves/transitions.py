@@ -116,6 +116,7 @@ def apply(
     results: list[Outcome | GitleaseError] = []
     entries: list[RingEntry] = []
     for operation in operations:
+        # A try that got no answer is sent again: it must not be applied twice (S6).
         known = state.header.entry(operation.id)
         known = known or next((e for e in entries if e.operation == operation.id), None)
         if known is not None:
@@ -128,6 +129,7 @@ def apply(
             if together:
                 raise
             results.append(refusal)
+            # A refusal is remembered as well: who asks again after a lost answer gets the same.
             entries.append(RingEntry(operation.id, revision, refusal.code))
         else:
             results.append(outcome)
@@ -151,8 +153,8 @@ def _check_reported(applied: Applied) -> None:
                 continue
             stands = applied.ledger.lease(lease.resource, lease.scope)
             later = lease.token in ended if stands is None else stands.operation in ids
-            own = stands is not None and stands.operation == outcome.operation
-            if stands != lease and (own or not later):
+            same = stands is not None and stands.operation == outcome.operation
+            if stands != lease and (same or not later):
                 raise RuntimeError(f"{lease.resource} was granted, and is not in the ledger")
         ended.update(lease.token for lease in outcome.displaced)
         # The caller's own expired lease is displaced as well, but only its event shows that.
@@ -247,6 +249,7 @@ def decide(
         operations = [holding.spelt(operation, ledger.header.policy) for operation in operations]
 
     def seen(lease: Lease) -> Sighting | None:
+        # Of thousands of sightings only those that were asked for can have changed the decision.
         asked[lease.lease_id] = lease
         return moment.seen(lease)
 
@@ -400,13 +403,11 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
 
 
 def check_nonces(base: Ledger, record: StepRecord) -> None:
-    """Raise Illegal where a step grants a lease under the id of one that the ledger has.
-
-    Ids of leases that have left the ledger are not known: none of them is anybody's lease any more.
-    """
+    """Raise Illegal where a step grants a lease under the id of one that the ledger has."""
     nonces = [x.lease_id for x in record.operations if isinstance(x, ops.Claim | ops.Complete)]
     if not nonces:
         return
+    # Those that have left the ledger are not known, and nobody's lease any more.
     known = {x.lease_id for x in islice(base.every_lease(), NONCES)}
     if len(set(nonces)) < len(nonces) or not known.isdisjoint(nonces):
         raise Illegal("nonce", "a grant needs a lease id of its own, and this is another's")
@@ -462,6 +463,7 @@ def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
         if not isinstance(outcome, Outcome) or outcome.status == "revoked":
             continue
         for lease in outcome.displaced:
+            # Whatever the writer says that it saw: by this clock the holder still has it (S2).
             if not lease.same_holder(operation.actor) and now_ms < lease.expires_at:
                 raise Illegal(
                     "takeover",
