@@ -162,6 +162,7 @@ class LiveBoard:
 
         state = "from what this clone knows"
         if watch is not None:
+            # Live only once the remote has answered.
             state = "live" if watch.head is not None else "asking the remote"
             if self._view is None:
                 state = watch.trouble or state

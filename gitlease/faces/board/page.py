@@ -332,5 +332,6 @@ def _markdown_row(row: BoardRow, now: int) -> str:
 def _literal(text: str) -> str:
     # Others' text as code, so that no markup, address or mention in it takes effect.
     ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    # Markdown takes one blank from each side of such code away.
     edge = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{edge}{text}{edge}{ticks}" if text else ""

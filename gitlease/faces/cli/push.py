@@ -161,6 +161,7 @@ def _land(
 ) -> int:
     """Land a task by the words of a push: a remote, and the branch to land on."""
     way = hint("to finish a task: {}", "land", resource=name)
+    # What a landing would ignore is refused.
     odd = next((x.strip("_") for x, value in given.items() if value), None)
     if odd is not None or len(words) > 2:
         what = f"--{odd.replace('_', '-')}" if odd else "several branches"

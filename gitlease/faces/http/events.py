@@ -36,6 +36,8 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            # The listener may leave before the first line: the generator itself would never begin
+            # or end.
             await super().__call__(scope, receive, send)
         finally:
             self._end()

@@ -280,6 +280,7 @@ class RequestHandler:
         # As far as this gateway remembers: the ledger has the key of what was carried out, but not
         # the fields of the request.
         first = key not in self._keyed
+        # A lock of the loop's: requests of one key that wait for each other use up no threads.
         known, lock = self._keyed.setdefault(key, (digest, anyio.Lock()))
         if known != digest:
             raise other_request()

@@ -161,6 +161,7 @@ class GatewayDoor(Door):
         # A key is all that the ledger has of a request: what it did must be what this one asks for.
         if outcome not in OUTCOMES[verb] or (events and others):
             raise other_request()
+        # What has ended has no lease to show, and needs none: asked again, it is done as before.
         if verb in ("release", "done", "note", "revoke"):
             return Answer(status="released" if verb == "release" else outcome, changed=False)
         each = [self.gateway.own(ledger, x, scope) for x in wanted]
@@ -387,6 +388,8 @@ class ApiRoute:
 
     async def _answer(self, handler: RequestHandler, request: Request) -> ApiAnswer:
         gateway = handler.gateway.since_now()
+        # A token that may only read may look at the next task: whether this request writes is seen
+        # below.
         caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
         data = dict(request.query_params) if self.in_query else await body_of(request)
         if request.method == "DELETE" and (body := await body_of(request)):

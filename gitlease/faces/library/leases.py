@@ -173,6 +173,7 @@ class Leases(LeaseVerbs):
 
     def _to_run(self, verb: str, *, alone: bool) -> CloneDoor:
         """The door for a verb that runs commands, with ``alone`` in a session of its own."""
+        # Python lets no other thread handle signals.
         if threading.current_thread() is not threading.main_thread():
             raise UsageError(
                 f"{verb} needs the main thread: it handles signals and a child process",
@@ -183,6 +184,7 @@ class Leases(LeaseVerbs):
         if not alone:
             _only_thread()
             return self._door
+        # Within a session its own is taken: what runs under it is of the same run.
         space = self._workspace if self._is_run else in_a_run(self._workspace, verb)
         return CloneDoor(space, self._layer, self._open_at)
 

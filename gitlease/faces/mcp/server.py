@@ -128,6 +128,7 @@ def _of_verb(verb: str, caller: ToolCaller, **values: Any) -> Result:
 
 
 def _renew(caller: ToolCaller, **values: Any) -> Result:
+    # A scope without its resource would renew everything.
     if "scope" in values and "resources" not in values:
         raise UsageError("scope needs resources")
     return _with_tokens(_of_verb("renew", caller, **values, all="resources" not in values))
@@ -557,6 +558,7 @@ class LeaseServer:
         if self._listeners.available_tokens < 1:
             raise MCPError(types.INTERNAL_ERROR, f"there are {LISTENERS} listeners already")
         try:
+            # Counted by token, together with the streams of events: one could take all places.
             with self._backend.listening(asked.request):
                 return await self._listen(asked, params)
         except Unavailable as busy:
@@ -680,6 +682,7 @@ class LeaseServer:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
             return refused(tool.name, ended, datetime.now(UTC))
         except Exception:
+            # The client is told that it is a bug; the traceback is for whoever runs the server.
             logging.getLogger("gitlease").exception("%s", tool.name)
             return None
 

@@ -319,6 +319,7 @@ async def _serve(backend: CloneBackend) -> None:
                 group.start_soon(_answer_unreadable, read, write.send, send)
                 await server.run(receive, write, server.create_initialization_options())
             group.cancel_scope.cancel()
+    # A client that stops reading has left: what it claimed is let go below.
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
         logging.getLogger("gitlease").info("the client no longer reads")
         # For output not written yet, whose loss must not become a traceback.

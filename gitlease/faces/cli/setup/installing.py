@@ -295,6 +295,7 @@ those that git's ssh needs.""",
 def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) -> int:
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
     refuse_options(elsewhere, "mcp: the clone's settings name the ledger")
+    # It would be ignored without a word.
     if call.session or call.no_session:
         given = "--session" if call.session else "--no-session"
         raise UsageError(
