@@ -79,6 +79,7 @@ def renew(
     Raises LeaseLost or NotHolder if none of them can be renewed.
     """
     wanted = several(resources)
+    # What has landed must not be lengthened.
     landed = _of(settle_landed(session, wanted), wanted, scope)
     finished = {fold(view.resource) for view in landed.leases}
     operations = [
@@ -88,6 +89,7 @@ def renew(
     ]
     if not operations:
         return landed
+    # Each by itself: one lost lease is no reason to lose the others.
     answer = change(session, "renew", operations, together=False)
     if answer.refused and not answer.leases:
         raise answer.refused[0].with_(warnings=landed.warnings + answer.warnings)
@@ -229,10 +231,8 @@ def release(
 
 
 def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
-    """Say whose lease was ended, if another session of the same holder claimed it elsewhere.
-
-    A holder is asserted by git's settings, so it may be anybody's doing.
-    """
+    """Say whose lease was ended, if another session of the same holder claimed it elsewhere."""
+    # A holder is asserted by git's settings, so it may be anybody's doing.
     actor = session.actor
     host = place(actor.host).host
     return tuple(
@@ -247,13 +247,14 @@ def _still_named(
 ) -> tuple[str, ...]:
     """Warnings about committed task files that still assign what was released to the caller.
 
-    An assignment that only files had is ended in the ledger, too, or else it would protect nobody
-    but keep others out. ``committed``: this release committed its edits, which are not pushed yet.
+    ``committed``: this release committed its edits, which are not pushed yet.
     """
     here = {p.resource.key for p in planned if p.task is not None}
     named = session.edges.still_named(planned)
     outranked = session.decisions.outranked
     left = [task for ref, task, mine in named if not mine.issubset(outranked(task, ref))]
+    # What only files assigned is ended in the ledger, too: it would protect nobody, and keep others
+    # out.
     warnings = list(_end_in_ledger(session, [task.resource for task in left]))
     for ref, task, mine in named:
         where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
@@ -269,12 +270,11 @@ def _still_named(
 
 
 def _end_in_ledger(session: LedgerSession, resources: Sequence[Resource]) -> tuple[str, ...]:
-    """Claim and release in one step what files alone assign to the caller; returns warnings.
-
-    Nobody is kept out by it. What the caller still holds a part of is left as it is.
-    """
+    """Claim and release in one step what files alone assign to the caller; returns warnings."""
+    # In one step nobody is kept out by it. What the caller still holds a part of is left as it is.
     warnings: tuple[str, ...] = ()
     wanted = [resource for resource in resources if not session.own_records(resource)]
+    # Two operations each, and a step has a limit.
     for start in range(0, len(wanted), MAX_RESOURCES // 2):
         operations: list[Operation] = []
         for resource in wanted[start : start + MAX_RESOURCES // 2]:

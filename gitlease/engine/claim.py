@@ -164,10 +164,8 @@ _LEFT_TO = "left to"
 
 
 def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> int:
-    """How many who wait longer may be passed over: what is free was left to each for a while.
-
-    Since when it is free no record says. It counts from when this clone first found it so.
-    """
+    """How many who wait longer may be passed over: what is free was left to each for a while."""
+    # No record says since when it is free: it counts from when this clone first found it so.
     now, name = session.clock.now().wall_ms, f"{_LEFT_TO} {waiting[0]} {resource}"
     most = round((len(waiting) + 6) * WINDOW * MS)
     before = (x.rpartition(" ") for x in session.store.shown(session.layer, ()))
@@ -195,6 +193,7 @@ def left_to(session: LedgerSession, wanted: Claim) -> tuple[Sequence[Ticket], in
         rivals = rivals_of(head.ledger, wanted.resource, wanted.scope, wanted.paths)
     except Invalid:  # the claim says so
         return (), 0
+    # Held things are left to nobody: the refusal names the holder.
     if any(x.state is State.ACTIVE and x.expires_at > now for x in rivals):
         return (), 0
     return waiting, _may_pass(session, wanted.resource.text, [t.id for t in waiting])

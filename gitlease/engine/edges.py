@@ -110,6 +110,7 @@ def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]
         for place, names in places:
             what = "so" if len(places) == 1 else ", ".join(x.known for x in names)
             hint = f"{task.file} says {what} in {place or 'this clone'}"
+            # Only what another clone may have changed can be fetched.
             if place not in ("HEAD", place_of(INDEX)):
                 hint += f"; if it is out of date: git {'fetch' if place else 'pull'}"
             hints.append(hint)
@@ -150,6 +151,7 @@ class Edges:
         for ref, listed in self.files.elsewhere(found):
             for task in listed.tasks:
                 key = task.resource.key
+                # A broken file here hides its task, whatever other places say of it.
                 if key not in tasks and key not in broken:
                     tasks[key] = self._away(task, ref)
                 elif key in tasks and _is_branch(ref):
@@ -238,6 +240,7 @@ class Edges:
         others = () if mine else people.others(task.assigned, self.holder)
         if task.is_done and status is None:
             status = self.rules.word(Progress.TODO)
+        # The edit is made once more, for a commit that may lack it.
         kept = mine[0] if mine and again else None
         return Planned(
             resource=task.resource,
@@ -445,6 +448,7 @@ class Edges:
         mine, _ = self._mine(task)
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
         alone = task.progress is Progress.IN_PROGRESS and bool(mine)
+        # Others still work on it where any other name stands there.
         alone = alone and set(mine) >= {*task.assigned, *task.outdated}
         if alone and status is None and not keep_status:
             status = self.rules.word(Progress.TODO)
@@ -512,6 +516,7 @@ def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> 
         return None
     found = next((t for t in known.tasks if t.resource == resource), None)
     for problem in known.problems:
+        # A file that nobody can read may be this very task.
         anyones = not problem.keys and found is None and not lenient
         if resource.key in problem.keys or anyones:
             raise Invalid(
@@ -535,10 +540,9 @@ def _number(task: Task) -> str:
 
 
 class _Known:
-    """The tasks of the work tree, and those of the places beside it, each read once.
+    """The tasks of the work tree, and those of the places beside it, each read once."""
 
-    Absence in a work tree proves nothing: it may be sparse, or behind.
-    """
+    # Absence in a work tree proves nothing: it may be sparse, or behind.
 
     def __init__(self, edges: Edges, found: TaskList) -> None:
         self._edges, self.found = edges, found
@@ -550,14 +554,11 @@ class _Known:
 
     @property
     def required(self) -> bool:
-        """Return whether names must be tasks: by the settings, else where there is any real task.
-
-        Other files in their place, such as notes or an Ansible role's ``tasks/main.yaml``, do not
-        count.
-        """
+        """Return whether names must be tasks: by the settings, else if there is any real task."""
         required = self._edges.rules.required
         if required is not None:
             return required
+        # Other files in their place, as an Ansible role's ``tasks/main.yaml``, do not count.
         return self.found.has_tasks or any(self.at(x).has_tasks for x in self.places)
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:

@@ -110,6 +110,7 @@ class Keeper:
     def batch(self) -> tuple[Hold, ...]:
         """All kept grants once any of them is due, else none."""
         now = self._clock.now()
+        # One push renews everything: what is not due yet goes along for nothing.
         if not any(self._due(kept, now) <= 0 for kept in self._kept.values()):
             return ()
         for kept in self._kept.values():
@@ -208,6 +209,7 @@ class Keeper:
     # --- how ------------------------------------------------------------------------------------
 
     def _keep(self, hold: Hold) -> None:
+        # Heartbeats that began together must not push together for ever.
         part = self._dice.uniform(DUE, LATEST)
         self._kept[hold.grant.lease_id] = _Kept(hold, part * hold.duration_ms)
 
@@ -240,11 +242,7 @@ class LossDetector:
         self._skip = 0
 
     def lost(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
-        """The grants that are lost by this clone's copy; none if it cannot be read.
-
-        A release is reported only after ``DOUBTED`` looks: it may be the last thing that the
-        holder's own work does, which then ends by itself, as ``done`` with a commit and its hooks.
-        """
+        """The grants that are lost by this clone's copy; none if it cannot be read."""
         if self._skip:
             self._skip -= 1
             return ()
@@ -259,11 +257,14 @@ class LossDetector:
             self._session = self._open(CONTACT_LEAST)
         session, ids = self._session, frozenset(hold.grant.lease_id for hold in holds)
         now = (session.store.mark(session.layer), ids)
+        # Read again only if any process of the clone has written what it knows.
         if now == self._judged and not self._doubted.keys() & ids:
             return ()
         head = session.store.known(session.layer)
         gone = [x for hold in holds if head and (x := _gone(session, head, hold)) is not None]
         released = {x.hold.grant.lease_id for x in gone if x.loss is Loss.RELEASED_ELSEWHERE}
+        # A release may be the last thing that the holder's own work does, which then ends by
+        # itself, as ``done`` with a commit and its hooks.
         looks = {one: self._doubted.get(one, 0) + 1 for one in released}
         self._doubted = {one: n for one, n in looks.items() if n <= DOUBTED}
         self._judged = now

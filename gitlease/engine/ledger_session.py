@@ -132,6 +132,7 @@ def _confirmed_part(
         )
         return replace(change, edit=replace(change.edit, remove=gone))
     if intent.goal == RETIRED:
+        # The record that was retired is gone: only its operation tells that it was.
         made = ledger is not None and any(map(ledger.header.entry, intent.operations))
         return change if made and not _claimed_again(people, change, leases) else None
     if intent.goal == ENDED and not held:
@@ -335,6 +336,7 @@ class Decisions:
 
     def outranked(self, task: Task, ref: str | None = None) -> tuple[str, ...]:
         """The names in a task's file whose assignment is older than the end of their work on it."""
+        # Git is asked only about names whose work the ledger saw ending.
         ended = [(name, at) for name in task.assigned if (at := self._ended(task, name))]
         files = self._session.edges.files
         return tuple(
@@ -354,6 +356,7 @@ class Decisions:
         assignee = Assignee(name, people.holders_of(name), people.handles)
         for event in self._of(task.resource.key):
             if assignee.is_holder(event.holder or ""):
+                # The newest decision counts: a grant after the end makes the name true again.
                 return event.at if event.kind in _ENDINGS else None
         return None
 
@@ -361,6 +364,7 @@ class Decisions:
         session = self._session
         head = session.store.known(session.layer)
         mark = "" if head is None else head.version
+        # Read once for each head, however many tasks are asked about.
         if mark != self._mark:
             self._mark, self._events = mark, {}
             history, older = session.store.history, self._older
@@ -572,11 +576,13 @@ class LedgerSession:
 
     def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
         if not cached:
+            # Asked for with the ledger's ref in one connection.
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
             said = told_by(self.store, head) + self._repair_edges(head)
             if self.is_landing_to_judge():
                 said += engine.settle_landed(self).warnings
+                # What has landed was completed just now: the answer is of after that.
                 head = self.store.known(self.layer) or head
             return head, said
         known = self.store.known(self.layer)
@@ -612,11 +618,13 @@ class LedgerSession:
         said = settled.said + self.news(known)
         notices = known.ledger.notices(self.actor.holder) if known and known.ledger else ()
         ids = tuple(n.id for n in notices if is_to(n, self.actor))
+        # They go along with a step that is made anyway; alone they would cost a push.
         read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
         batch = [*operations, *read][: max(MAX_STEP, len(operations))]
         carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
         try:
             if self.is_dry:
+                # What a real step would let go of first.
                 before = [end for _, ends in self._dead_runs() for end in ends]
                 step = _read_with_retry(lambda: rehearse([*before, *batch], together=together))
             else:
@@ -669,6 +677,7 @@ class LedgerSession:
         for dead in () if runs is None else runs.dead(self.layer, self.actor):
             actor, ends = replace(self.actor, session=dead.session), list[Operation]()
             known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
+            # What the command of a dead run claimed in its session is nobody's any more.
             below = self.in_session(dead.session, but=known) if dead.alone else ()
             if own := (*dead.granted, *map(grant_of, below)):
                 ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
@@ -685,6 +694,7 @@ class LedgerSession:
                     step = self.transaction.carry_out(ends, together=False, what="the end of a run")
             except GitleaseError:  # the step that follows reports it
                 break
+            # After the step: a kill in between has the next command do it again.
             dead.forget()
             results = step.applied.results if step else ()
             freed = [x for result in results if isinstance(result, Outcome) for x in result.leases]
@@ -706,6 +716,7 @@ class LedgerSession:
         head = head or self.store.fetch(self.layer)
         open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
         for intent in left:
+            # What may still land is neither finished nor given up.
             if open_still.intersection(intent.operations):
                 self.edges.files.leave(intent)
             else:

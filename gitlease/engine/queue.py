@@ -348,6 +348,7 @@ def rank(priority: str) -> int:
     """The rank of a priority, 0 the most urgent: words, or numbers such as ``1`` and ``P1``."""
     word = fold(priority.strip())
     number = _NUMBER.fullmatch(word)
+    # A word that nobody knows is neither urgent nor idle.
     return int(number[1]) if number else _RANKS.get(word, MEDIUM)
 
 
@@ -382,6 +383,7 @@ def _depths(tasks: Sequence[Task], done: set[str]) -> dict[str, int]:
     for start in open_of:
         path: list[str] = [start]
         on_path = {start}
+        # Without recursion: a chain of dependencies may be as long as there are tasks.
         while path:
             here = path[-1]
             below = [k for k in open_of.get(here, ()) if k not in depths and k not in on_path]

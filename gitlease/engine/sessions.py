@@ -221,6 +221,7 @@ def end_every_session(
     ended: list[tuple[str, int]] = []
     done = Answer(status=status, changed=False, warnings=reading.warnings)
     for found in reading.sessions:
+        # A command under a lease must not end what its person does elsewhere.
         if layers[0].is_below_run and not found.current:
             continue
         try:
@@ -303,6 +304,7 @@ def _bound_for_a_time(session: LedgerSession, leases: Sequence[Lease]) -> list[L
         events = [*session.store.history(session.layer, EVENTS_SEARCHED)]
     except GitleaseError:
         return []
+    # The grant's own event tells that it was claimed without a session.
     unbound = {x.token for x in events if x.token in tokens and x.session is None}
     return [x for x in renewed if x.token in unbound]
 

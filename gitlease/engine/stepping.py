@@ -88,14 +88,17 @@ def change_with_edges(
     ``checked``: the plan is known to be writable. ``again``: it was planned once more already.
     """
     session.check_holder()
+    # A plan on a file that an earlier command left half edited would be wrong.
     session.settle()
     operations, planned = plan()
     edges = session.edges
     record = edges.recorded(commit)
     if not checked:
+        # Before the ledger changes: lease and edge are both had, or none is.
         edges.check(planned, commit=commit)
     ids = [op.id for op in operations]
     intent = None
+    # Kept before the step: a kill after it leaves a lease whose edge the next command writes.
     if not session.is_dry and (changes := tuple(changes_of(planned))):
         intent = Intent(
             id=ids[0],
@@ -246,6 +249,7 @@ def settle_landed(
     A failure is left for the next time, and so are more leases than one step carries. ``ended`` is
     as in LandedWork.
     """
+    # Completing is a step as well, which must not look for landed work again.
     session.completes_landed = True
     try:
         answer = _complete_landed(session, resources, ended)
@@ -295,10 +299,8 @@ def _complete_landed(
 
 
 def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:
-    """Describe leases in the way whose task is done on the main branch; never fails.
-
-    Only their holder's clone ends them: it may not have fetched that branch yet.
-    """
+    """Describe leases in the way whose task is done on the main branch; never fails."""
+    # Only their holder's clone ends them, and it may not have fetched that branch yet.
     tasks = [lease for lease in conflicts if lease.edge]
     if session.landed is None or not tasks:
         return ()

@@ -79,6 +79,7 @@ T = TypeVar("T")
 
 def fresh_id(mark: str = "") -> str:
     """A random id, so that two are never alike: 80 bits, or 60 and one of ``MARKS``."""
+    # The system's randomness: forks and containers of one image must not share a sequence.
     return f"{random.SystemRandom().getrandbits(80):020x}"[len(mark) :] + mark
 
 
@@ -184,21 +185,22 @@ class Transaction:
     def _claims_along(
         self, head: Snapshot, batch: Sequence[Operation], mark: Operation
     ) -> Sequence[Claim]:
-        """The claims of those who wait for this turn, as far as they are granted after a batch.
-
-        Whoever is refused here is left out: it decides for itself when its turn comes.
-        """
+        """The claims of those who wait for this turn, as far as they are granted after a batch."""
+        # Whoever is refused here is left out: it decides for itself when its turn comes.
         others: list[Claim] = []
         for wish in _asked(head, Wish):
             claims = wish.claims
+            # A step of several people is a gateway's alone.
             if not all(same_person(x.actor.holder, self.actor.holder) for x in claims):
                 continue
+            # Whoever waited longer may have been stopped: its lease would have lapsed by now.
             if not claims or wish.since.elapsed_at_most(self._clock.now()) > LONGEST_WISH * MS:
                 continue
             with suppress(GitleaseError):
                 step = self.decided(head, (*batch, *others, *claims, mark), together=False)
                 results = step.applied.results[len(batch) + len(others) : -1]
                 granted = [_granted(step.applied.ledger, claim) for claim in claims]
+                # All or none, and as its own step would have it.
                 if None not in granted and granted == [*map(_plain, results)]:
                     others += claims
         return others
@@ -206,9 +208,9 @@ class Transaction:
     def _along(self, head: Snapshot, operations: Sequence[Operation]) -> Sequence[Operation]:
         """The renewal of what other processes ask for, and would soon have to renew themselves.
 
-        Each asks anew for every renewal, so that no lease outlives its heartbeat by more than one.
         Raises _Done if the operation is such a renewal, and was made since it was asked for.
         """
+        # Each asks anew for every renewal: no lease outlives its heartbeat by more than one.
         ledger, holder = head.ledger, self.actor.holder
         if ledger is None or not (asked := [*_asked(head, tuple[Hold, ...])]):
             return ()
@@ -242,6 +244,7 @@ class Transaction:
         due = [x for x in due if x not in own][:MOST_ALONG]
         if not due or len(operations) >= MAX_STEP:
             return ()
+        # As the person: the grants are of several sessions.
         actor = replace(self.actor, session=None, session_explicit=False)
         return [Renew(id=fresh_id(), actor=actor, grants=tuple(due))]
 
@@ -261,6 +264,7 @@ class Transaction:
 
     def rehearse(self, operations: Sequence[Operation], *, together: bool = True) -> Step:
         """Decide a batch on the newest state and write nothing; raises the refusal it gives."""
+        # A rehearsal is a promise of what would happen now: it is not made from old knowledge.
         head = self._store.fetch(self._layer)
         step = self.decided(head, operations, together=together)
         # Whether the remote would take the change, only a push can tell.
@@ -313,6 +317,7 @@ class Transaction:
         tries, at = 0, self._clock.now()  # when this try began
         heads, fresh = dict[str, Snapshot](), set[str]()
         for layer in layers:
+            # No fetch on the happy path: the swap itself shows whether it is old.
             known = self._store.known(layer)
             if known is None:
                 known = self._store.fetch(layer)
@@ -332,12 +337,14 @@ class Transaction:
                     stale = self._not_admitted(heads, changed, began)
                     if not stale:
                         swapped = self._swap(self._changes(heads, changed, what), began, what, send)
+            # What is wrong with the words of a call, no newer state mends.
             except UsageError:
                 raise
             except HeadGone:
                 tries += 1
                 pause(tries, at)
                 stale = list(layers)
+            # A refusal is never given from old knowledge.
             except GitleaseError:
                 if not stale:
                     raise
@@ -361,10 +368,8 @@ class Transaction:
     def _not_admitted(
         self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], began: Instant
     ) -> list[str]:
-        """The layers to be read anew, since a change without any lease was written there first.
-
-        Others must see that one before a lease is granted. Raises where nothing may be granted.
-        """
+        """The layers to be read anew, since a change without any lease was written there first."""
+        # Others must see that one before a lease is granted.
         layers = [
             layer
             for layer, step in steps.items()
@@ -441,6 +446,7 @@ class Transaction:
         if swapped.cause is Cause.REFUSED and not in_doubt:
             self._store.forget_pending(prepared)  # so it said of every try
             raise _failure(swapped, what)
+        # A lock that somebody removes may let the last try through yet.
         if swapped.cause is Cause.BUSY and not in_doubt:
             self._leave_open(prepared)
             raise _failure(swapped, what)
@@ -500,10 +506,7 @@ class Transaction:
 
 
 class _Waiting:
-    """Claims that wait for their turn, and that whoever has it is asked to make along the way.
-
-    A lease that they are granted so counts from when that was asked, which is never too late (S3).
-    """
+    """Claims that wait for their turn, and that whoever has it is asked to make along the way."""
 
     def __init__(
         self,
@@ -515,6 +518,7 @@ class _Waiting:
     ) -> None:
         self._store, self._clock, self._layer, self._what = store, clock, layer, what
         self._claims = [x for x in operations if isinstance(x, Claim)]
+        # Half a step at most, so that whoever has the turn can take them along.
         self._may = len(self._claims) == len(operations) <= MAX_STEP // 2
         self._since: Instant | None = None
         self._along: Asking | None = None
@@ -546,6 +550,7 @@ class _Waiting:
             if outcome is None:
                 name, told = claim.resource.text, "was granted, and has ended since"
                 raise LeaseLost(f"{name} {told}", resource=name, loss=Loss.RELEASED_ELSEWHERE)
+        # Counted from when it was asked for, which is never too late (S3).
         applied = Applied(head.ledger, tuple(filter(None, outcomes)), changed=True)
         raise _Done(Step(applied, head, Moment(now=self._since, seen=head.seen)))
 
@@ -556,9 +561,11 @@ class _Waiting:
     ) -> None:
         if self._along is None:
             return
+        # Nobody may make them any more from here on.
         self._along.ask(self._claims[0].id, None)
         if isinstance(why, GitleaseError) and (head := self._store.known(self._layer)):
             self.check(head)  # whoever had the turn may have made them since
+        # Another process may have pushed them before this one failed (S6).
         if isinstance(why, Unavailable) and not isinstance(why, UnknownOutcome):
             raise UnknownOutcome(
                 f"whether {self._what} reached the remote cannot be known: {why.message}",
@@ -609,13 +616,13 @@ def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:
 def pause_after(tries: int, lasted: float, age: float, dice: random.Random) -> float:
     """For how many seconds to let others pass after so many tries were overtaken.
 
-    ``lasted`` is the time that the last of them took, and ``age`` that since the first one began:
-    the older, the shorter, so that who has tried longest comes first and nobody starves. 0 for at
-    once, on what was just read, which is newest now; after a pause it is to be read anew.
+    ``lasted`` is the time that the last of them took, and ``age`` that since the first one began.
+    0 for at once, on what was just read; after a pause it is to be read anew.
     """
     if tries <= 1:
         return 0.0
     lasted = max(SHORTEST_TRY, lasted)
+    # Older attempts pause less, which prevents starvation.
     pause = dice.uniform(0.0, lasted * PASSING * HALVED / (HALVED + age / lasted))
     return 0.0 if pause < lasted / 2 else min(LONGEST_PASS, pause)
 

@@ -69,6 +69,7 @@ class HeadWatcher:
         self._mark = self._store.mark(self._layer)
         self._nearby = self._store.nearby(self._layer)
         known = self._store.known(self._layer)
+        # A copy that was lost is no news of the ledger; a first look at none is.
         if known is not None or (self.head is not None and self.head.version):
             self.head = known
         return self.head
@@ -77,6 +78,7 @@ class HeadWatcher:
         """The state of the remote now: one connection, and another if it has moved."""
         if self.refresh() is None:
             return self.fetch()
+        # Most looks find nothing new, and a listing of refs is the cheapest question.
         version = self._store.peek([self._layer]).get(self._layer, "")
         if self.head is not None and self.head.version == version:
             return self.head
@@ -191,11 +193,13 @@ class WaitQueue:
             step = self._carry_out(op)
         except GitleaseError as error:
             self._failed += 1
+            # One that may have landed must be left again.
             if not isinstance(error, UnknownOutcome):
                 self.ticket = before
             return False
         self._until, self._failed = until, 0
         if self._since is None:
+            # Kept for renewals: a place in line counts from its first ticket.
             self._since = step.moment.now.wall_ms
         return True
 
@@ -284,6 +288,7 @@ class Waiter:
                 if answer is None:
                     answer = self._try(due=self._nap())
         except BaseException:
+            # To leave costs a push, which would fail as well; the ticket runs out by itself.
             if self._trouble is None:
                 self._queue.leave()
             raise
@@ -317,6 +322,7 @@ class Waiter:
         except Unavailable as error:
             if isinstance(error, UnknownOutcome):
                 self._unknown = error
+            # An attempt that may have landed is what must be told in the end.
             if not isinstance(self._trouble, UnknownOutcome):
                 self._trouble = error
             self._failures += 1
@@ -364,6 +370,7 @@ class Waiter:
         try:
             return self._get(looked=looked)
         except LeaseHeld as refusal:
+            # No wait ends an assignment.
             if refusal.by_edge:
                 raise
             self._watcher.refresh()
@@ -373,6 +380,7 @@ class Waiter:
     def _last(self) -> Answer:
         """The limit is reached: one more try."""
         held = self._held
+        # A wait of no time has just been refused: asking again would change nothing.
         if held is not None and not self._seconds and not isinstance(held, NotYourTurn):
             raise self._timeout(held)
         try:
@@ -414,11 +422,13 @@ class Waiter:
     # --- waiting --------------------------------------------------------------------------------
 
     def _stand_in_line(self) -> bool:
+        # Who only looks takes no place from those who claim.
         if self._claim is None or self._trouble is not None or self._left() <= SOON:
             return False
         at = self._queue.place(self._watcher.head)
         if at.kept and not self._queue.runs_out(self._left()):
             return False
+        # Two pushes for a ticket that is of no use in a moment.
         if self._queue.ticket is None and not at.ahead and self._ends_soon():
             return False
         return self._queue.take(self._left())
@@ -432,6 +442,7 @@ class Waiter:
     def _interval(self) -> float:
         """Seconds from one look to the next."""
         waited, at = self._seconds_since(self._began), self._queue.place(self._watcher.head)
+        # Those before come first: looking as often as they do would only cost the remote.
         if at.ahead and self._claim is not None:
             look = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead))
         elif at.behind:
@@ -442,6 +453,7 @@ class Waiter:
             look = LOOK_LATER
         if self._failures:
             look = max(look, min(LOOK_TROUBLED, LOOK * 2.0 ** min(self._failures - 1, 9)))
+        # Waiters that began together must not all ask at the same moment.
         return look * self._dice.uniform(0.7, 1.0)
 
     def _next_event(self) -> float:

@@ -189,10 +189,7 @@ class _Comparison:
             # What was taken over is told of whoever has it now.
 
     def _was_released(self, lease: Lease, now: Lease | None) -> bool:
-        """Return whether a grant that is there no more was given back, and did not run out before.
-
-        What was parked is resumed by a new grant, and not released before.
-        """
+        """Return whether a grant that is there no more was given back, and had not run out."""
         if now is None:
             try:
                 if self._after.ledger is not None:
@@ -202,6 +199,7 @@ class _Comparison:
             return not self._was_cleared(lease)
         if now.state is not State.ACTIVE or self._before.lapsed(lease):
             return False
+        # What was parked is resumed by a new grant, and not released before.
         resumed = lease.parked and same_person(lease.holder, now.holder)
         return not resumed and now.claimed_at < lease.expires_at
 
@@ -341,6 +339,7 @@ class Watcher:
         Raises any error of the first look at the remote, and later those that are not Unavailable.
         """
         began = self._looked = self._clock.now()
+        # In any case: events are told from a state that the remote has now.
         head = self._head = self._watcher.fetch()
         scene = self._scene(head)
         self._on_begin(head)
@@ -386,10 +385,8 @@ class Watcher:
     def _on_the_way(
         self, before: LedgerAt, after: LedgerAt, old: Snapshot | None, new: Snapshot
     ) -> list[LeaseEvent]:
-        """The events of each step from one state to the other, oldest first.
-
-        The clock is looked at only with the last: till then what was live at the last look is.
-        """
+        """The events of each step from one state to the other, oldest first."""
+        # The clock is looked at only with the last: till then what was live at the last look is.
         moved = old is not None and old.version != new.version
         steps = self._session.store.steps(old, new, MOST_STEPS) if old and moved else ()
         found, said = list[LeaseEvent](), steps[-1].events if steps else ()

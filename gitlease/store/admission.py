@@ -174,6 +174,7 @@ class Admission:
 
         Raises NotProven where a change without any lease has to be written first.
         """
+        # Renewals and releases go on anywhere: they give nobody anything.
         if not grants and head.ledger is not None:
             return ""
         if self._facts.problem:

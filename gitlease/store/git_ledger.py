@@ -270,6 +270,7 @@ class RefLedgerStore:
         if work is not None and self.moved:
             self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
+            # Before it is sent: a kill in between must not leave a push that nobody asks about.
             self.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)
         if swapped.fate is not Fate.APPLIED:
@@ -320,6 +321,7 @@ class RefLedgerStore:
         raise Invalid(message)
 
     def _may_replace(self, change: Change) -> bool:
+        # Decisions stay in history; only a renewal may take the place of a renewal.
         if not change.renewal or change.base.ledger is None:
             return False
         if change.ledger.header.policy.history is not History.REPLACE:
@@ -357,6 +359,7 @@ class RefLedgerStore:
         operations = _operations(prepared)
         if pushed.sent:
             self._sent |= operations
+        # Nothing went out now or before: there is nothing to read back.
         elif pushed.cause is not Cause.MOVED and not operations & self._sent:
             return pushed
         return self._read_back(prepared, pushed, work)
@@ -416,8 +419,7 @@ class RefLedgerStore:
     def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
         """Take a fetched head as the known one, if it is not behind what was known ``before``.
 
-        Another process of this clone may have gone further while the fetch was under way: then
-        what it saw is the newer head. Raises Rollback and Invalid.
+        Raises Rollback and Invalid.
         """
         received = self.clock.now()
         if version is None:
@@ -432,6 +434,7 @@ class RefLedgerStore:
             self._check(layer, before, ledger, version)
         present = self.load(layer) or before
         if present is not None and present.ledger_id == ledger.header.ledger_id:
+            # Another process of this clone may have gone further while the fetch was under way.
             if present.revision > ledger.header.revision:
                 return self.known(layer) or self._snapshot(layer, present, ledger)
             if before is not None and present.version != before.version:
@@ -446,7 +449,6 @@ class RefLedgerStore:
     def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.
 
-        Its records count as seen from the instant of the decision, since they count from there.
         Raises Rollback where it landed beside what another process of this clone has seen since.
         """
         layer = change.base.layer
@@ -455,12 +457,14 @@ class RefLedgerStore:
         except (Invalid, CopyLost):
             ledger = change.ledger  # applied all the same: what was lost is fetched another time
         before = self.load(layer)
+        # Nobody of this clone has gone further meanwhile, so the sightings go on.
         if before is not None and before.version == change.base.version:
             known = self._moved(before.at(change.at), ledger, version, {})
         else:
             if before is not None and before.revision == ledger.header.revision:
                 self._check(layer, before, ledger, version)
             known = self._with_changes_sighted_now(layer, before, ledger, version)
+        # Its records count from the instant of the decision, so that is when they were seen.
         known = _credited(replace(known, received=change.at), change, None)
         known = replace(known, append_only=known.append_only or append_only)
         self.state(layer).save(known)
@@ -498,11 +502,9 @@ class RefLedgerStore:
             )
 
     def _goes_on(self, layer: str, before: Known, ledger: Ledger, version: str) -> bool:
-        """True if a head has in its past whatever this clone has seen and cannot be replaced.
-
-        That is the last decision, and on top of it the renewals: they may be replaced, but only by
-        renewals that have them as well. However many steps lie between makes no difference (S10).
-        """
+        """True if a head has in its past whatever this clone has seen and cannot be replaced."""
+        # That is the last decision, and on top of it the renewals: they may be replaced, but only
+        # by renewals that have them as well. However many steps lie between is the same (S10).
         if not before.decision:
             return True
         first: str | None = version
@@ -566,13 +568,12 @@ class RefLedgerStore:
         )
 
     def _decided(self, layer: str, ledger: Ledger, now: Instant) -> dict[str, Sighting]:
-        """Records that this clone wrote itself, by a command whose outcome is only now found.
-
-        A holder's time runs from the decision, whoever reads the record first and when: another
-        process of the clone, while the first one still waits, or a later one after it gave up.
-        """
+        """Records that this clone wrote itself, by a command whose outcome is only now found."""
+        # A holder's time runs from the decision, whoever reads the record first and when: another
+        # process of the clone, while the first one still waits, or a later one after it gave up.
         found = {}
         for pending in self.state(layer).pending(living=True):
+            # An instant of another boot cannot be counted from.
             if pending.at is None or not pending.at.same_boot(now):
                 continue
             for text in pending.resources:

@@ -63,6 +63,7 @@ class LooseObjects:
         if not is_id(id) or len(id) != 2 * self._id_bytes:
             raise Absent
         try:
+            # What does not compress grows by a little.
             packed = read_regular(self._file(id), limit + limit // 512 + 1024)
         except FileNotFoundError:
             return self._packed.read(id, kind, limit)
@@ -88,6 +89,7 @@ class LooseObjects:
     def together(self) -> Iterator[NewObjects]:
         """Add what the block writes at its end: much of it as one pack. Raises OSError."""
         yield (objects := NewObjects(self, self._id_bytes))
+        # Each pack costs every later git a little; a few files cost less.
         if len(new := objects.new) <= FEW:
             for kind, data in new.values():
                 self.write(kind, data)
@@ -126,6 +128,7 @@ class LooseObjects:
         index += bytes.fromhex("".join(ids)) + sums + places + total
         index += digest(index, self._id_bytes)
         name = os.path.join(self._path, "objects", "pack", f"pack-{total.hex()}")
+        # The index last: by it git finds a pack, which must be whole then.
         for suffix, written in ((".pack", body), (".idx", index)):
             aside = os.path.join(os.path.dirname(name), f"tmp_pack_{os.urandom(8).hex()}")
             replace_file(name + suffix, bytes(written), aside=aside)
@@ -240,6 +243,7 @@ def remove(path: str) -> None:
     """Remove a file or folder at once for others, and then its contents."""
     import shutil
 
+    # Renamed first: to delete takes time, in which others must not find half of it.
     gone = f"{path}.{os.getpid()}.{time.time_ns()}.damaged"
     with contextlib.suppress(OSError):
         os.rename(path, gone)
@@ -326,10 +330,10 @@ class PrivateStore:
     def in_use(self, cutting: float = 0) -> Iterator[None]:
         """Keep others from making the store anew, while objects come into it.
 
-        A fetch that negotiates on the old store would leave half of a ledger in the new one. One
-        that is ``cutting`` how much history it brings is alone, for git refuses a second, and
-        waits so many seconds for that. Raises CopyLost where it was made anew already.
+        ``cutting``: seconds to wait to be alone. Raises CopyLost where it was made anew already.
         """
+        # A fetch that negotiates on the old store would leave half of a ledger in the new one. One
+        # that cuts how much history it brings is alone, for git refuses a second.
         patience = cutting or REBUILD_PATIENCE
         with exclusive(f"{self.path}.lock", timeout=patience, shared=not cutting):
             if self.replaced():
@@ -415,10 +419,8 @@ class PrivateStore:
 
 
 def _is_plain(path: str, name: str = "") -> bool:
-    """Return whether there are only files in the store, and folders where they belong.
-
-    git waits for a pipe for ever, and takes a folder in a file's place for the remote's fault.
-    """
+    """Return whether there are only files in the store, and folders where they belong."""
+    # git waits for a pipe for ever, and takes a folder in a file's place for the remote's fault.
     try:
         with os.scandir(os.path.join(path, name)) as entries:
             return all(

@@ -262,8 +262,7 @@ class JournalEntry:
 class Journal:
     """Changes on their way: each is a file, so that no process writes that of another.
 
-    It says which process is busy with it. When that has ended, or an hour later whatever has its
-    number then, the change is anyone's.
+    It says which process is busy with it; when that has ended, the change is anyone's.
     """
 
     def __init__(self, folder: str) -> None:
@@ -317,6 +316,7 @@ def _entry(file: str, data: bytes, status: os.stat_result) -> JournalEntry:
         if process == os.getpid():
             is_busy = thread is not None and thread.is_alive()
             is_own = is_busy and thread is threading.current_thread()
+        # A process number may have been given out again: nobody is busy for an hour.
         elif process != 0 and time.time() - status.st_mtime < LEFT_OVER:
             is_busy = process is None or _exists(process)
     name = os.path.basename(file).removesuffix(".json")
@@ -390,6 +390,7 @@ def load_text(file: str, limit: int, *, form: str) -> str | None:
 
 def store_text(file: str, text: str, *, form: str) -> None:
     """Keep text with a check sum of it. Raises OSError."""
+    # Names of files may be of any bytes, which stand as surrogates.
     body = text.encode("utf-8", "surrogatepass")
     replace_file(file, _sum_of(body, form) + b"\n" + body)
 

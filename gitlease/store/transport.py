@@ -220,9 +220,11 @@ def push_refs(
     if remote.receive_pack:
         args.append(f"--receive-pack={remote.receive_pack}")
     args += leases_of(moves)
+    # Ids, not names: what was decided, whatever the store's refs are by now.
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
     far, ours = is_far(remote.url), [ref for ref, _, _ in moves]
     if helper := helper_of(remote.effective or remote.url):
+        # A dry run shows whether the helper heeds the expectation, before anything is sent.
         words = [args[0], "--dry-run", "--no-verify", *args[1:]]
         tried = _run_on_store(remote, store, words, timeout, env=_DEBUG)
         if not re.search(_COMPARES, tried.err):
@@ -251,10 +253,8 @@ def push_refs(
 
 @contextlib.contextmanager
 def _listed_refs(watched: Watched | None) -> Iterator[Mapping[str, str]]:
-    """The environment in which a push notes what the remote lists; one ref is read from that.
-
-    A remote lists all refs to whoever pushes, but git itself shows none of them.
-    """
+    """The environment in which a push notes what the remote lists; one ref is read from that."""
+    # A remote lists all refs to whoever pushes, but git itself shows none of them.
     if watched is None or not watched.ref:
         yield {}
         return
@@ -278,19 +278,15 @@ def leases_of(moves: Sequence[tuple[str, str, str]], others: Iterable[str] = ())
 
 
 def helper_of(url: str) -> str:
-    """The program by which git reaches a URL over a transport that is not its own; ``""`` if none.
-
-    What git itself speaks is compared by the receiving git; a helper may leave that out.
-    """
+    """The program by which git reaches a URL over a transport not its own; ``""`` if none."""
+    # What git itself speaks is compared by the receiving git; a helper may leave that out.
     found = re.match(r"([A-Za-z0-9][A-Za-z0-9+.-]*)(::|://)", url)
     return "" if found is None or found[1].lower() in _OWN_TRANSPORTS else found[1]
 
 
 def is_far(url: str) -> bool:
-    """Return whether a URL leads over a network, where tracing a push costs little beside it.
-
-    A settings rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
-    """
+    """Return whether a URL leads over a network, where tracing a push costs little beside it."""
+    # A rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
     return not url.startswith("file://") and (":" in url.split("/", 1)[0])
 
 
@@ -335,6 +331,7 @@ def read_push(
         ref, _, note = rest.partition("\t")
         if tab and len(flag) == 1:
             flags[ref.rpartition(":")[2]] = (flag, note)
+    # `=` is no win: it means that the ref was there before, by somebody else's push.
     took = (
         result.code == 0
         and not result.timed_out
@@ -468,6 +465,7 @@ def push_work(
     if objects:
         others = os.environ.get(_ALTERNATES, "")
         env[_ALTERNATES] = os.pathsep.join(filter(None, (others, as_entry(objects))))
+    # An earlier try may have brought the objects already.
     settings = [*work.settings, *([("push.negotiate", "true")] if work.again else [])]
     result = run_in(work, words, settings=settings, env=env, seconds=work.seconds)
     unable = UNABLE.search(result.err)
@@ -652,6 +650,7 @@ class GitRefs:
         try:
             with self._checked(), store.in_use(cutting=limit if first else 0):
                 came = not first or store.ref(known_ref(self._state_path(layer)))  # by another
+                # Without a depth once anything is here: it would cut what others have read.
                 options, specs = [] if came else [f"--depth={FIRST_STEPS}"], [f"+{ref}:{to}"]
                 result = fetch_into(remote, store.path, specs, *options, timeout=limit)
                 if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
@@ -685,6 +684,7 @@ class GitRefs:
         # Who waits looks at it four times a second.
         shared = os.environ.get("XDG_RUNTIME_DIR", "")
         folder = os.path.join(shared, "gitlease")
+        # In a folder of others a marker could be forged, or lead elsewhere.
         if not os.path.isabs(shared) or not is_private(shared):
             return None
         with contextlib.suppress(OSError):
