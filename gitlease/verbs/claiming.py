@@ -118,6 +118,7 @@ def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
     try:
         return claim_verb.function(door, [resource], **given)
     except LeaseHeld as held:
+        # A live lease is never taken over by a name alone: its holder may still be at work.
         live = any(x.state == State.ACTIVE.value for x in held.views)
         if given.get("takeover") or not held.by_edge or live:
             raise

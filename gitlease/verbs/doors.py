@@ -30,6 +30,7 @@ class WorkTreeDoor(DoorOfClone, Protocol):
     def place(self) -> Mapping[str, Any]:
         repository, location = self.workspace.repository, self.workspace.location
         return {
+            # A bare repository has no work tree.
             "directory": repository.toplevel or repository.git_dir,
             "layer": self.layer,
             "local": location.url is None and location.explicit,
@@ -57,6 +58,7 @@ class WorkTreeDoor(DoorOfClone, Protocol):
         if isinstance(word, Resource):
             return word
         text = path_text(word, "a resource")
+        # A pathlib.Path says that it is a path; a string may also be a task's name.
         if isinstance(word, os.PathLike):
             return words.path_here(self.workspace.repository, text)
         return words.resource_here(self.workspace, text)

@@ -56,6 +56,7 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
     now = error.views[0].expires_at - timedelta(seconds=error.views[0].expires_in)
     free = error.free_at  # else an edge follows: the wait ends when the lease has lapsed
     free = free or max(view.lapses_at or view.expires_at for view in error.views)
+    # Rounded up, so that the wait does not end just before the lease.
     minutes = -(-(free - now) // timedelta(minutes=1))
     seconds = next((x for x in WAITS if x >= minutes), minutes) * 60
     longest = AGENT_WAIT if door and door.for_agent else seconds
@@ -91,10 +92,11 @@ def _again(called: Called, why: str = "", **changes: object) -> Hint:
 
 
 def _waiting(called: Called, limit: str, seconds: int) -> list[Hint]:
-    """Return the same call, if it can wait, without what only this one should dare."""
+    """Return the same call, if it can wait."""
     known = find_verb(called.verb).at(called.door) if limit else {}
     if limit not in known:
         return []
+    # What only this call should dare, such as a takeover, no hint repeats.
     lost = {limit, *(name for name, one in known.items() if not one.again)}
     kept = {x: value for x, value in called.values.items() if x not in lost}
     return [_again(replace(called, values=kept), "`{}` waits for it", **{limit: seconds})]

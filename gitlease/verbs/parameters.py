@@ -73,6 +73,7 @@ def read_words(data: Any, name: str) -> list[Any]:
 def _duration(_door: Any, data: Any, name: str) -> int:
     if isinstance(data, timedelta):
         return parse_duration(f"{data.total_seconds():f}", what=name)
+    # To Python, true is an int as well.
     if isinstance(data, bool) or not isinstance(data, str | int):
         known = name_of_type(data)
         raise UsageError(f"{name} must be seconds, or a duration such as 15m, not {known}")
@@ -97,6 +98,7 @@ def number_up_to(most: int | None = None) -> Callable[[Any, Any, str], int]:
 
     def read(_door: Any, data: Any, name: str) -> int:
         text = "" if isinstance(data, bool) else str(data)
+        # Other scripts have digits too, and int() refuses numbers that are very long.
         number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
         if not 1 <= number <= (most or number):
             raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}")

@@ -389,6 +389,7 @@ def dispatch_verb(door: DoorOfClone, **given: Any) -> Result:
         sessions = [view.session for view in held.views]
         other = runs.in_the_way(sessions, held.resource, door.ledger.layer)
         logs = [Hint("dispatch", {"logs": other.resources[0]})] if other else []
+        # The holder may be a run of this clone, and its log says how far it is.
         raise held.with_(hints=(*held.hints, *logs)) from None
     name = record.resources[0]
     return Result(

@@ -194,6 +194,7 @@ def init_verb(
         else:
             reading = acts.confirm(door.ledger, rolled_back=accept_rollback, another=new_ledger)
         warnings = reading.warnings
+    # A clone that is offline can be set up all the same.
     except Unavailable as error:
         later = "the first claim that reaches it will create the ledger"
         warnings = (f"{error.message}; {later}",)
