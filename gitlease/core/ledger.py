@@ -290,8 +290,8 @@ class Ledger:
 
     def leases_of(self, resource: Resource) -> list[Lease]:
         """The records of a resource, any scope, in the order of their scopes."""
-        resource = self.spelt(resource)
-        return self._as_changed(self.records.of(resource), lambda x: x.resource == resource)
+        key = (resource := self.spelt(resource)).key
+        return self._as_changed(self.records.of(resource), lambda x: x.resource.key == key)
 
     def lease(self, resource: Resource, scope: str) -> Lease | None:
         """The record of one scope of a resource; None where there is none."""

@@ -6,6 +6,8 @@
    it was decided on was the newest; if there is nothing to push, the state is fetched.
 3. Each is answered only after the remote has its step. The remote's answer holds for all requests
    of a step; if it refuses a step of several, they are carried out one by one.
+4. Where the next step waits already, the answers wait until its push has begun: the threads that
+   they wake share one interpreter with the step, and would hold it up.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcom
 from gitlease.core.moves.transitions import Applied, Decided, decide
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.engine.transaction import (
-    PATIENCE,
     Step,
     Transaction,
     check_in_time,
     fresh_id,
     with_views,
 )
+from gitlease.git.run import AT_WAIT
 
 # --- idempotency keys -------------------------------------------------------------------------
 # The id of a keyed operation is the request's key and a random part. By the key any gateway finds
@@ -143,18 +145,16 @@ class Joiner:
         clock: Clock,
         actor: Actor,
         layer: str,
-        patience: float = PATIENCE,
         on_step: Callable[[Step], object] = lambda _step: None,
     ) -> None:
         self._store, self._clock, self._layer, self._on_step = store, clock, layer, on_step
-        self._transaction = Transaction(
-            store, clock=clock, actor=actor, layer=layer, patience=patience
-        )
+        self._transaction = Transaction(store, clock=clock, actor=actor, layer=layer)
         self._keys = KnownKeys(store, layer)
         self._waiting: list[StepRequest] = []
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._unanswered: list[tuple[_Batch, Step]] = []  # of steps that have landed
         self.steps = 0
 
     def ask(
@@ -190,6 +190,7 @@ class Joiner:
             self._thread.join()
 
     def _work(self) -> None:
+        AT_WAIT.act = self._answer
         while (batch := self._next()) is not None:
             try:
                 if batch:
@@ -199,6 +200,8 @@ class Joiner:
                 _fail(batch, error)
 
     def _next(self) -> list[StepRequest] | None:
+        if not self._waiting:
+            self._answer()
         with self._news:
             while not self._waiting and not self._closed:
                 self._news.wait()
@@ -232,21 +235,21 @@ class Joiner:
             return None
         self.steps += any(step.applied.changed for step in steps.values())
         self._on_step(steps[self._layer])
-        joined.answer(steps[self._layer])
+        self._unanswered.append((joined, steps[self._layer]))
+
+    def _answer(self) -> None:
+        landed, self._unanswered = self._unanswered, []
+        for joined, step in landed:
+            joined.answer(step)
 
 
 class _Batch:
     """The requests of one step, accepted or refused."""
 
     def __init__(
-        self,
-        batch: Sequence[StepRequest],
-        transaction: Transaction,
-        clock: Clock,
-        keys: KnownKeys,
+        self, batch: Sequence[StepRequest], transaction: Transaction, clock: Clock, keys: KnownKeys
     ) -> None:
-        self._batch, self._transaction = batch, transaction
-        self._clock, self._keys = clock, keys
+        self._batch, self._transaction, self._clock, self._keys = batch, transaction, clock, keys
         self._accepted: list[StepRequest] = []
         self._refused: dict[StepRequest, GitleaseError | Applied] = {}
 

@@ -214,11 +214,10 @@ def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
 
 def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
     """The bytes of a tree, with its entries in git's order."""
-    return b"".join(
-        b"%o %s\0%s" % (entry.mode, os.fsencode(entry.name), bytes.fromhex(entry.id))
-        # git sorts a folder as if its name ended with a slash.
-        for entry in sorted(entries, key=lambda x: os.fsencode(x.name) + b"/" * (x.mode == FOLDER))
-    )
+    named = [(os.fsencode(x.name), x.mode, bytes.fromhex(x.id)) for x in entries]
+    # git sorts a folder as if its name ended with a slash.
+    named.sort(key=lambda x: x[0] + b"/" if x[1] == FOLDER else x[0])
+    return b"".join([b"%o %s\0%s" % (mode, name, id) for name, mode, id in named])
 
 
 def check_object(is_kind: bool, size: int, kind: str, limit: int) -> None:

@@ -27,6 +27,8 @@ ASKED = 2.0  # seconds that a process has to end after SIGTERM
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 SAID = 256 * 1024  # bytes kept of the beginning of standard error, and of its end
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
+# What a thread has to do once it waits for a git, and not before: its ``act``, a function.
+AT_WAIT = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def run_git(
     if memory is not None:
         _limit_memory(process.pid, memory)
     try:
+        getattr(AT_WAIT, "act", bool)()
         out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err, on_out)
     # An interrupted command must not leave a git that goes on sending.
     except BaseException:
@@ -193,9 +196,8 @@ def run_git(
 def _limit_memory(pid: int, most: int) -> None:
     import resource
 
-    if not hasattr(resource, "prlimit"):  # Linux alone has it
-        return
-    with contextlib.suppress(OSError, ValueError):  # it has ended already, or must not be limited
+    # Linux alone has it; the process may have ended already, or must not be limited.
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.prlimit(pid, resource.RLIMIT_DATA, (most, hard))

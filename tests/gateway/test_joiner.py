@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ from gitlease.core import (
 from gitlease.engine import EdgeRules, LedgerSession, Step, WaitQueue, fresh_id, release
 from gitlease.engine.claim import claim
 from gitlease.gateway import MOST, AppliedBefore, Gateway, JoinedSteps, Joiner, SharedStore, keyed
+from gitlease.git import AT_WAIT
 from gitlease.store import read_step, step_line
 
 GATE = Actor("gate@example.com")
@@ -130,6 +131,31 @@ def test_what_comes_while_a_push_is_under_way_goes_into_the_next_one(gate: Gate)
     many = [(PEOPLE[i % 8], claims(PEOPLE[i % 8], f"m{i}")) for i in range(MOST + 1)]
     assert all(isinstance(x, Step) for x in together(gate, many))
     assert requests.count("push") - pushes == 5
+
+
+def test_answers_wait_until_the_next_push_has_begun(gate: Gate) -> None:
+    """Or the threads that they wake would hold up the step that waits."""
+    answers, done = list[Future[Step]](), list[list[bool]]()
+
+    def ask(name: str) -> None:
+        asked = claims(PEOPLE[0], name)
+        answers.append(gate.joiner.ask(PEOPLE[0], asked, together=True, what="this"))
+
+    def during(request: str) -> None:
+        if request == "push" and gate.pushing.is_set():
+            done.append([x.done() for x in answers])
+            AT_WAIT.act()
+            done.append([x.done() for x in answers])
+        elif request == "push":
+            gate.pushing.set()
+            until(lambda: len(answers) == 2, "another one waits")
+
+    gate.remote.during = during
+    ask("first")
+    assert gate.pushing.wait(60)
+    ask("second")
+    assert all(x.result(60).applied.changed for x in answers)
+    assert done == [[False, False], [True, False]]
 
 
 def test_one_that_is_refused_harms_no_other_and_leaves_nothing(gate: Gate) -> None:
