@@ -20,12 +20,11 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
 from gitlease.core.ledger import Ledger
 from gitlease.core.resources import fold
-from gitlease.engine.answers import told_by, unread_records
+from gitlease.engine.ledger_session import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.git.files import load_json
 from gitlease.git.history import commit_ids, in_range
-from gitlease.git.pushes import HEADS
-from gitlease.git.repository import Repository, ask, ask_line, denies, detail_of, is_id
+from gitlease.git.repository import HEADS, Repository, ask, ask_line, denies, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
 from gitlease.store.git_ledger import RefLedgerStore
 from gitlease.store.history_reader import LedgerHistory, read_history

@@ -42,9 +42,8 @@ from gitlease.core.edge import Addresses, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
-from gitlease.core.lease import Actor, Lease, Moment, Relation, State, relation
+from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, person_key, relation
 from gitlease.core.moves.operations import LAPSED
-from gitlease.core.policy import Policy, person_key
 from gitlease.core.resources import WHOLE, fold, layer_words, parse_resource, scopes_overlap
 from gitlease.core.work import CheckRule, Finding, Level, Named
 from gitlease.guard.commits import SKEW, CommitFacts

@@ -26,18 +26,26 @@ from gitlease.core.edge import EdgeEdit, Persons, Task, printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
-from gitlease.core.lease import MAX_REASON, Lease, Moment, Standing, State, same_person, standing
+from gitlease.core.lease import (
+    MAX_REASON,
+    Lease,
+    Moment,
+    Policy,
+    Standing,
+    State,
+    same_person,
+    standing,
+)
 from gitlease.core.moves.claiming import completed_records
 from gitlease.core.moves.holding import RETIRED
 from gitlease.core.moves.operations import Event, Retirement, grant_of
-from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, fold
 from gitlease.core.work import CheckRule, Finding
 from gitlease.engine import acts
 from gitlease.engine.acts import RetirePlan
-from gitlease.engine.answers import Answer, unread_records
+from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import LedgerSession, unread_records
 from gitlease.engine.ports import Snapshot, TaskList, TaskProblem, Written
 from gitlease.engine.queue import natural
 

@@ -25,10 +25,9 @@ from gitlease.git.history import (
     usual_addresses,
 )
 from gitlease.git.objects import BLOB, objects_of
-from gitlease.git.pushes import HEADS, heads_asked
-from gitlease.git.repository import PATHS, Repository, answered, ask, is_on
-from gitlease.settings.schema import FILE_STEM
-from gitlease.settings.sources import Tasks
+from gitlease.git.pushes import heads_asked
+from gitlease.git.repository import HEADS, PATHS, Repository, answered, ask, is_on
+from gitlease.settings.schema import FILE_STEM, Tasks
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.tasks.reading import is_yaml, read_task
 from gitlease.tasks.scan import MAX_BYTES, Wanted

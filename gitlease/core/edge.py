@@ -8,8 +8,7 @@ from enum import Enum
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
-from gitlease.core.lease import same_person
-from gitlease.core.policy import login_of, person_key
+from gitlease.core.lease import login_of, person_key, same_person
 from gitlease.core.resources import Resource
 
 LONGEST_SHOWN = 100

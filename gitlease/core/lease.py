@@ -7,6 +7,7 @@ bounds on their clocks: a holder stops by the larger of its clocks, a contender 
 smaller of its own, plus margins. Margins are the larger of the policy's and the record's own, so a
 new policy never shortens what was granted.
 
+A ``Policy`` has the rules that all clients of a ledger share: it is stored there, not in settings.
 ``TABLE`` is the whole of who may do what: nothing else decides whose lease it is. ``LeaseRows`` are
 leases as lines of text, of which only those that may matter become values. A ``LeaseView`` is a
 lease as one caller sees it at one moment: the public face of a record.
@@ -15,19 +16,157 @@ lease as one caller sees it at one moment: the public face of a record.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Literal, NamedTuple
 
 from gitlease.core import resources
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import JSON, LARGEST, RARE, dataclass
-from gitlease.core.instant import LONGEST, MS, Instant, Time, moment_of, utc_text
-from gitlease.core.policy import Margins, Policy, Rule, person_key
-from gitlease.core.resources import WHOLE, Resource, Scope, fold
+from gitlease.core.errors import MAX_WORD, Invalid
+from gitlease.core.frozen import JSON, LARGEST, LATER, RARE, dataclass
+from gitlease.core.instant import LONGEST, MS, Instant, Time, format_duration, moment_of, utc_text
+from gitlease.core.resources import WHOLE, Issues, Resource, Scope, fold
+
+# --- the rules that all clients of a ledger share: stored in it, not in settings ------------------
+
+# What GitHub writes where somebody keeps their address private: the login is in it.
+_NO_REPLY = r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com"  # compiled where it is used
+_LOWER = {ord(x): x.lower() for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def is_holder(email: str) -> bool:
+    """Return whether this can name a holder: one printable word of at most MAX_WORD characters."""
+    return email.split() == [email] and email.isprintable() and len(email) <= MAX_WORD
+
+
+def person_key(email: str) -> str:
+    """The key that the emails, or names, of one person share: ASCII letters in lower case.
+
+    As for mail systems and git's mailmap, nothing else of Unicode is folded: ``straße@`` and
+    ``strasse@`` are two mailboxes, and often two persons.
+    """
+    return email.lower() if email.isascii() else email.translate(_LOWER)
+
+
+def login_of(email: str) -> str | None:
+    """The login of a host that an address hides behind; None for any other address."""
+    match = re.fullmatch(_NO_REPLY, person_key(email))
+    return None if match is None else match[1]
+
+
+MAX_ADMINS = 64
+DAY = 86_400
+SOONEST_ABANDONED = 600  # seconds
+
+
+class Rule(Enum):
+    """How a contender judges that a lease has lapsed (see ``expiry``)."""
+
+    WALL = "wall"
+    OBSERVED = "observed"
+
+
+class History(Enum):
+    """The effect of a renewal on the ledger's history."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """The allowances for time that a lease was granted under; they never shrink for it.
+
+    ``skew`` and ``grace`` in seconds, ``drift`` in parts per million.
+    """
+
+    skew: Annotated[int, range(86_400 + 1)] = 60
+    drift: Annotated[int, range(500_000 + 1)] = 10_000
+    grace: Annotated[int, range(3_600 + 1)] = 5
+    rule: Rule = Rule.WALL
+
+    def widest(self, other: Margins) -> Margins:
+        """The larger of each margin; of the rules ``observed``, which needs no common clock."""
+        if other is self:
+            return self
+        return Margins(
+            skew=max(self.skew, other.skew),
+            drift=max(self.drift, other.drift),
+            grace=max(self.grace, other.grace),
+            rule=Rule.OBSERVED if Rule.OBSERVED in (self.rule, other.rule) else self.rule,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Limits, margins and admins of one ledger. Durations are whole seconds."""
+
+    ttl_max: int = 8 * 3_600
+    ttl_min: int = 10
+    skew: int = 60
+    drift: int = 10_000  # parts per million: 1 %
+    grace: int = 5
+    rule: Rule = Rule.WALL
+    admins: tuple[str, ...] = ()
+    history: History = History.REPLACE
+    keep_completed: int = 30 * 86_400
+    park_max: Annotated[int, LATER] = 86_400  # 0: nothing may be parked
+    abandoned_after: Annotated[int, RARE] = 7 * 86_400  # 0: never
+    issues: Annotated[Issues, RARE] = Issues.NONE
+
+    @property
+    def abandons_early(self) -> bool:
+        """Return whether edges are abandoned sooner than clients before format 4 accept."""
+        return 0 < self.abandoned_after < DAY
+
+    @property
+    def margins(self) -> Margins:
+        return _margins(self.skew, self.drift, self.grace, self.rule)
+
+    def is_admin(self, holder: str) -> bool:
+        return any(person_key(holder) == person_key(admin) for admin in self.admins)
+
+    def problem(self) -> str | None:
+        """The fault that makes this policy unusable, in words; None when it is sound."""
+        if not 1 <= self.ttl_min <= self.ttl_max <= LONGEST:
+            return "ttl_min and ttl_max must satisfy 1s ≤ ttl_min ≤ ttl_max ≤ ten years"
+        for key, most, words in _BOUNDS:
+            if not 0 <= getattr(self, key) <= most:
+                return f"{key} must be {words}"
+        # A day has always been enough, whatever the TTLs.
+        least = min(DAY, max(SOONEST_ABANDONED, self.ttl_max))
+        if self.abandoned_after and not least <= self.abandoned_after <= LONGEST:
+            return (
+                f"edges.abandoned_after must be never, or between {format_duration(least)} "
+                "(the longest TTL, 10m at least) and ten years"
+            )
+        if len(self.admins) > MAX_ADMINS:
+            return f"at most {MAX_ADMINS} admins"
+        return None
+
+
+_BOUNDS = (
+    ("skew", 86_400, "between 0s and 1d"),
+    ("drift", 500_000, "between 0% and 50%"),
+    ("grace", 3_600, "between 0s and 1h"),
+    ("keep_completed", LONGEST, "at most ten years"),
+    ("park_max", LONGEST, "at most ten years"),
+)
+
+
+@lru_cache(maxsize=16)
+def _margins(skew: int, drift: int, grace: int, rule: Rule) -> Margins:
+    return Margins(skew=skew, drift=drift, grace=grace, rule=rule)
+
+
+DEFAULT_POLICY = Policy()
+
+
+# --- leases ---------------------------------------------------------------------------------------
 
 MAX_REASON, MAX_NOTE = 500, 2_000
 Session = Annotated[str, 128]

@@ -19,14 +19,15 @@ from gitlease.core.lease import (
     Lease,
     LeaseKey,
     LeaseRows,
+    Policy,
     Reach,
     Session,
     State,
     lease_key,
+    person_key,
     same_person,
 )
-from gitlease.core.policy import Issues, Policy, issue_resource, person_key
-from gitlease.core.resources import Resource, Scope
+from gitlease.core.resources import Issues, Resource, Scope, issue_resource
 
 FORMAT = 2
 ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop

@@ -656,3 +656,31 @@ def layer_words(layer: str, usual: str = GLOBAL_LAYER) -> list[str]:
 def _shown(word: str) -> str:
     short = word if len(word) <= 60 else word[:60] + "…"
     return short if short.isprintable() and short.strip() == short and short else repr(short)
+
+
+# --- numbers of issues ----------------------------------------------------------------------------
+
+
+class Issues(Enum):
+    """The tracker of a ledger's issue numbers: ``#12``, ``12`` and ``GH-12``, say, are one."""
+
+    NONE = "none"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+_PREFIX = {Issues.GITHUB: "GH", Issues.GITLAB: "GL"}  # of links where # begins a comment
+_NUMBER = r"(#|[A-Za-z]{2}-|)([1-9][0-9]{0,9})"  # compiled where it is used
+
+
+def reads_as_issue(name: str) -> bool:
+    """Return whether a name may be the number of an issue on some host."""
+    return re.fullmatch(_NUMBER, name) is not None
+
+
+def issue_resource(resource: Resource, host: Issues) -> Resource:
+    """The resource in the host's own spelling, ``#12``, where it is an issue there; else itself."""
+    match = re.fullmatch(_NUMBER, resource.text) if host is not Issues.NONE else None
+    if match is None or match[1].upper() not in ("", "#", f"{_PREFIX[host]}-"):
+        return resource
+    return name_resource(f"#{match[2]}")

@@ -9,9 +9,6 @@ from gitlease.engine.answers import EndedLease as EndedLease
 from gitlease.engine.answers import QueueReading as QueueReading
 from gitlease.engine.answers import Reading as Reading
 from gitlease.engine.answers import Taken as Taken
-from gitlease.engine.answers import of_damage as of_damage
-from gitlease.engine.answers import told as told
-from gitlease.engine.answers import unread_notices as unread_notices
 from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task
@@ -23,6 +20,9 @@ from gitlease.engine.keeping import RenewalResult as RenewalResult
 from gitlease.engine.keeping import holds_of as holds_of
 from gitlease.engine.ledger_session import LedgerSession as LedgerSession
 from gitlease.engine.ledger_session import LedgerView as LedgerView
+from gitlease.engine.ledger_session import of_damage as of_damage
+from gitlease.engine.ledger_session import told as told
+from gitlease.engine.ledger_session import unread_notices as unread_notices
 from gitlease.engine.ports import Cause as Cause
 from gitlease.engine.ports import Change as Change
 from gitlease.engine.ports import Clock as Clock
@@ -53,10 +53,10 @@ from gitlease.engine.queue import problem_messages as problem_messages
 from gitlease.engine.queue import rank as rank
 from gitlease.engine.queue import survey as survey
 from gitlease.engine.queue import unknown_statuses as unknown_statuses
-from gitlease.engine.reading import check_known as check_known
-from gitlease.engine.reading import is_in_ledger as is_in_ledger
 from gitlease.engine.sessions import AT_ONCE as AT_ONCE
 from gitlease.engine.sessions import unbind as unbind
+from gitlease.engine.stepping import check_known as check_known
+from gitlease.engine.stepping import is_in_ledger as is_in_ledger
 from gitlease.engine.stepping import settle_landed as settle_landed
 from gitlease.engine.transaction import PATIENCE as PATIENCE
 from gitlease.engine.transaction import CarryOut as CarryOut

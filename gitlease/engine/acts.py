@@ -42,8 +42,7 @@ from gitlease.core.moves.operations import (
     SetPolicy,
 )
 from gitlease.core.moves.transitions import Decided
-from gitlease.core.policy import Issues
-from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
+from gitlease.core.resources import WHOLE, Issues, Resource, fold, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
     Answer,

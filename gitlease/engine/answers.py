@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from gitlease import engine
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, LeaseView, State, same_person
-from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Note, Notice, Ticket
-from gitlease.core.moves.operations import TAKEOVER, Event, Operation
-from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.lease import DEFAULT_POLICY, Lease, LeaseView, Policy, State
+from gitlease.core.ledger import MAX_STEP, Note, Ticket
+from gitlease.core.moves.operations import Event
 from gitlease.core.resources import WHOLE, Resource
-from gitlease.engine.ports import LedgerStore, Pending, Snapshot, Written
+from gitlease.engine.ports import Written
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
@@ -172,23 +171,6 @@ class QueueReading:
     warnings: tuple[str, ...] = ()
 
 
-def named(what: str, operations: Sequence[Operation]) -> str:
-    """The name of a change, for messages: ``claim of F001 and 2 more``."""
-    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
-    if not resources:
-        return f"this {what}"
-    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
-    return f"{what} of {resources[0]}{more}"
-
-
-def overall(statuses: Sequence[str]) -> str:
-    """One status for several: the most important one."""
-    for status in ("taken_over", "claimed"):
-        if status in statuses:
-            return status
-    return statuses[0] if statuses else "renewed"
-
-
 def joined(one: Answer, other: Answer) -> Answer:
     """Join the answers of two steps or layers."""
     return replace(
@@ -236,132 +218,3 @@ def several(resources: Sequence[Resource], *, besides: int = 0) -> tuple[Resourc
             hints=("a folder or a pattern covers many files",),
         )
     return found
-
-
-DAMAGE_SHOWN = 10
-NOTICES_BACK = 200  # events
-CLAIMED = "claimed after its lapse"
-
-
-def unread_notices(
-    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
-) -> list[Notice]:
-    """The notices that this run has not seen in this clone; marks them as shown.
-
-    A notice about another run of the same person stays unread for that run, and is shown to that
-    run alone if the person caused it, or if it is a note.
-    """
-    run = f" to {actor.session}" if actor.session else ""
-    keys = {
-        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
-        for n in notices
-        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
-    }
-    if not keys:
-        return []
-    before = store.shown(layer, list(keys))
-    unread = [n for key, n in keys.items() if key not in before]
-    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
-
-
-def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
-    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
-    if notice.what != TAKEOVER[0] or notice.reason is None:
-        return notice.what == TAKEOVER[0]
-    operation = notice.id.partition("-")[0]
-    events = store.history(layer, NOTICES_BACK)
-    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
-
-
-def is_to(notice: Notice, actor: Actor) -> bool:
-    """Return whether it is about this run or the person, not another run."""
-    return notice.session in (None, actor.session)
-
-
-def told(notice: Notice) -> str:
-    """A notice as one line."""
-    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
-    session = f" (session {notice.session})" if notice.session else ""
-    why = f': "{notice.reason}"' if notice.reason else ""
-    if notice.what == NOTED:
-        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
-        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
-    if notice.what == CLAIMED:
-        return (
-            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
-        )
-    done = _DONE.get(notice.what, notice.what)
-    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
-
-
-_DONE = {
-    "taken_over": "taken over",
-    "replaced": "replaced, after it had lapsed,",
-    "run_out": "ended with its session",
-}
-
-
-def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
-    """Warnings about unreadable records, at most ``shown`` of them by name."""
-    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
-    if len(damage) > shown:
-        said.append(f"{len(damage) - shown} more records cannot be read")
-    return tuple(said)
-
-
-def unread_records(head: Snapshot) -> tuple[str, ...]:
-    """A check's warnings about unreadable records of a ledger."""
-    damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
-    return tuple(f"{text}: its paths are not checked" for text in damage)
-
-
-def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
-    """Report an unreadable waiting line, which keeps nobody from claiming the resource."""
-    problem = ledger.tickets_damage(resource)
-    return () if problem is None else (problem,)
-
-
-BECAME = {
-    Fate.APPLIED: "had reached the remote",
-    Fate.LOST: "did not reach the remote, and has no effect",
-    Fate.UNKNOWN: "is too old to tell its outcome",
-    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Messages about earlier changes, and those changes that may still land."""
-
-    said: tuple[str, ...] = ()
-    open: tuple[Pending, ...] = ()
-
-
-def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
-    """Settle the changes that a head decides."""
-    said, still = [], []
-    for pending in list(waiting):
-        became = store.settle(pending, head)
-        if became is Fate.UNDECIDED:
-            still.append(pending)
-        else:
-            said.append(_became(pending, became))
-    return Settled(tuple(said), tuple(still))
-
-
-def told_by(
-    store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
-) -> tuple[str, ...]:
-    """Messages about the changes that a head decides; by default about all open ones.
-
-    One that may still land is reported once in this clone.
-    """
-    settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
-    still = {x.operations[0]: x for x in settled.open}
-    before = store.shown(head.layer, list(still)) if still else frozenset()
-    undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
-    return (*settled.said, *undecided)
-
-
-def _became(pending: Pending, fate: Fate) -> str:
-    return f"an earlier {pending.what.removeprefix('this ')} {BECAME[fate]}"

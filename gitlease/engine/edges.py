@@ -14,8 +14,7 @@ from typing import TypeVar
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
 from gitlease.core.errors import CLAIM_ANY, Invalid, NotFound, PolicyRefused, hint, shown
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.policy import reads_as_issue
-from gitlease.core.resources import Resource, fold
+from gitlease.core.resources import Resource, fold, reads_as_issue
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskProblem
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TypeVar
 
 from gitlease import engine
@@ -24,28 +25,29 @@ from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, LeaseView, Moment, State, is_abandoned, same_person
-from gitlease.core.ledger import MAX_STEP, Ledger, Notice, Setback
+from gitlease.core.lease import (
+    Actor,
+    Lease,
+    LeaseView,
+    Moment,
+    Policy,
+    State,
+    is_abandoned,
+    same_person,
+)
+from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice, Setback
 from gitlease.core.moves.operations import (
+    TAKEOVER,
     Acknowledge,
-    Bind,
-    Claim,
-    Complete,
-    EndSession,
     Event,
     Operation,
     Outcome,
-    Pick,
-    Retire,
     RunOut,
     Unbind,
     grant_of,
 )
-from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, Resource, fold
-from gitlease.core.work import trailer
-from gitlease.engine.answers import Settled, is_to, named, settle, told, told_by, unread_notices
-from gitlease.engine.edges import Edges, Planned, changes_of
+from gitlease.engine.edges import Edges
 from gitlease.engine.ports import (
     Clock,
     DeadRun,
@@ -53,38 +55,17 @@ from gitlease.engine.ports import (
     Intent,
     LandedWork,
     LedgerStore,
+    Pending,
     Runs,
     Snapshot,
     TaskChange,
     TaskList,
-    Written,
 )
-from gitlease.engine.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id, views_of
+from gitlease.engine.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
 
 # Goals of an intent.
 HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
 PART = "completed part"  # of a task, which is done with the last of several
-
-
-def fulfil(
-    edges: Edges, intent: Intent | None, planned: Iterable[Planned]
-) -> tuple[tuple[Written, ...], tuple[str, ...]]:
-    """Write the decided edits; failures are returned as warnings, and tried again later."""
-    if intent is None:
-        return (), ()
-    try:
-        written = edges.files.write(changes_of(planned), commit=intent.commit)
-    except GitleaseError as error:
-        written, problems = (), [error.message]
-    else:
-        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
-    if not problems:
-        edges.files.settled(intent)
-        return written, ()
-    # The ledger has changed, and that must be said: the intent stays for the next command.
-    edges.files.leave(intent)
-    said = "the ledger has the change, but the task file could not be updated"
-    return written, tuple(f"{said}: {problem}" for problem in problems)
 
 
 def repair(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
@@ -147,87 +128,6 @@ def _claimed_again(people: People, change: TaskChange, leases: Iterable[Lease]) 
     active = [x.holder for x in leases if x.state is State.ACTIVE]
     names = change.edit.remove
     return any(people.is_mine(name, holder) for name in names for holder in active)
-
-
-def matched(
-    operations: Sequence[Operation], planned: Sequence[Planned], outcomes: Mapping[str, Outcome]
-) -> Iterator[tuple[Operation, Planned]]:
-    """Pair each operation with the plans that took effect.
-
-    For a Pick, the task picked; for the end of a session, its own leases; for a retirement, the
-    tasks that were retired.
-    """
-    if isinstance(operations[0], Pick):
-        picked = outcomes[operations[0].id].leases[0].resource
-        yield operations[0], next(p for p in planned if p.resource == picked)
-    elif isinstance(operations[0], EndSession):
-        ended = {lease.resource for lease in outcomes[operations[0].id].leases}
-        yield from ((operations[0], p) for p in planned if p.resource in ended)
-    elif isinstance(operations[0], Retire):
-        retired = set(outcomes[operations[0].id].retired)
-        yield from ((operations[0], p) for p in planned if p.resource in retired)
-    else:
-        about_files = (op for op in operations if not isinstance(op, Bind))
-        yield from zip(about_files, planned, strict=True)
-
-
-def decided(
-    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People, layer: str
-) -> Planned:
-    """The plan adjusted to the ledger's decision: whose edges go, and whether the caller's does."""
-    edit = planned.edit
-    if isinstance(op, Retire):
-        return planned
-    if isinstance(op, Claim | Pick):
-        # Edges of others that stay although the caller holds the lease: then none is added.
-        add = None if outcome.assigned else edit.add
-        gone = (*outcome.unassigned, *planned.outdated)
-        planned = replace(planned, edit=replace(edit, remove=gone, add=add))
-        if planned.task is None:
-            return planned
-        mine = (trailer(x, layer) for x in outcome.leases if x.resource == planned.resource)
-        return replace(planned, trailer=next(mine, ""))
-    leases = ledger.leases_of(planned.resource) if planned.task else []
-    if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
-        return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work
-    # A name that stands for several people stays with whoever of them is at work.
-    live = [x.holder for x in leases if x.state is State.ACTIVE]
-    gone = tuple(n for n in edit.remove if not any(people.is_mine(n, who) for who in live))
-    edit = replace(edit, remove=gone)
-    if isinstance(op, Complete):
-        part = op.scope not in (None, WHOLE)
-        return replace(planned, edit=finished(edit, leases, op.actor.holder, part=part))
-    return replace(planned, edit=given_back(edit, leases, op.actor.holder))
-
-
-def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
-    """Warnings about files that name others although the caller holds the lease."""
-    files = {p.resource: p.task.file for p in planned if p.task}
-    return tuple(
-        f"{files.get(lease.resource, lease.resource)} is assigned to "
-        f"{', '.join(map(printable, o.assigned))}, and stays so"
-        for o in outcomes
-        if o.assigned
-        for lease in o.leases[:1]
-    )
-
-
-def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
-    """``added``, ``removed``, ``kept`` or ``none``; the first that applies to any plan."""
-    changed = {w.change.file for w in written if w.changed}
-    words = {_edge_word(p, changed) for p in planned if p.task is not None}
-    return next((w for w in ("added", "removed", "kept") if w in words), "none")
-
-
-def _edge_word(planned: Planned, changed: set[str]) -> str:
-    edit, wrote = planned.edit, planned.task is not None and planned.task.file in changed
-    if edit.add is not None:
-        if wrote and not planned.mine:
-            return "added"
-        return "kept" if planned.mine else "none"
-    if planned.mine and set(planned.mine) <= set(edit.remove):
-        return "removed" if wrote else "none"
-    return "kept" if planned.mine else "none"
 
 
 def finished(
@@ -429,19 +329,24 @@ class LedgerSession:
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
         self.carry = carry
-        self.transaction = Transaction(
-            store,
-            clock=clock,
-            actor=actor,
-            layer=layer,
-            patience=patience,
-            dice=self.dice,
-            carry=carry,
-        )
+        self._patience = patience
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
         self._settled: Settled | None = None
         self.decisions = Decisions(self)
+
+    @cached_property
+    def transaction(self) -> Transaction:
+        """The transaction of its steps; a reading needs none."""
+        return Transaction(
+            self.store,
+            clock=self.clock,
+            actor=self.actor,
+            layer=self.layer,
+            patience=self._patience,
+            dice=self.dice,
+            carry=self.carry,
+        )
 
     def for_dry_run(self) -> LedgerSession:
         """The same session for a dry run: its steps are decided, and written nowhere."""
@@ -515,7 +420,7 @@ class LedgerSession:
         self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
     ) -> tuple[LeaseView, ...]:
         """Leases of a state as this actor sees them, now or at a moment."""
-        return views_of(head, leases, self.actor, moment or self.moment(head))
+        return head.views(leases, self.actor, moment or self.moment(head))
 
     def moment(self, head: Snapshot) -> Moment:
         """Now, with this clone's sightings of a state."""
@@ -730,3 +635,143 @@ def _read_with_retry(read: Callable[[], T]) -> T:
         return read()
     except HeadGone:
         return read()
+
+
+# --- news -----------------------------------------------------------------------------------------
+
+DAMAGE_SHOWN = 10
+NOTICES_BACK = 200  # events
+CLAIMED = "claimed after its lapse"
+
+
+def unread_notices(
+    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
+) -> list[Notice]:
+    """The notices that this run has not seen in this clone; marks them as shown.
+
+    A notice about another run of the same person stays unread for that run, and is shown to that
+    run alone if the person caused it, or if it is a note.
+    """
+    run = f" to {actor.session}" if actor.session else ""
+    keys = {
+        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
+        for n in notices
+        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
+    }
+    if not keys:
+        return []
+    before = store.shown(layer, list(keys))
+    unread = [n for key, n in keys.items() if key not in before]
+    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
+
+
+def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
+    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
+    if notice.what != TAKEOVER[0] or notice.reason is None:
+        return notice.what == TAKEOVER[0]
+    operation = notice.id.partition("-")[0]
+    events = store.history(layer, NOTICES_BACK)
+    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
+
+
+def is_to(notice: Notice, actor: Actor) -> bool:
+    """Return whether it is about this run or the person, not another run."""
+    return notice.session in (None, actor.session)
+
+
+def told(notice: Notice) -> str:
+    """A notice as one line."""
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f" (session {notice.session})" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    if notice.what == NOTED:
+        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
+        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
+    if notice.what == CLAIMED:
+        return (
+            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
+        )
+    done = _DONE.get(notice.what, notice.what)
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+_DONE = {
+    "taken_over": "taken over",
+    "replaced": "replaced, after it had lapsed,",
+    "run_out": "ended with its session",
+}
+
+
+def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
+    """Warnings about unreadable records, at most ``shown`` of them by name."""
+    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
+    if len(damage) > shown:
+        said.append(f"{len(damage) - shown} more records cannot be read")
+    return tuple(said)
+
+
+def unread_records(head: Snapshot) -> tuple[str, ...]:
+    """A check's warnings about unreadable records of a ledger."""
+    damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
+    return tuple(f"{text}: its paths are not checked" for text in damage)
+
+
+def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
+    """Report an unreadable waiting line, which keeps nobody from claiming the resource."""
+    problem = ledger.tickets_damage(resource)
+    return () if problem is None else (problem,)
+
+
+BECAME = {
+    Fate.APPLIED: "had reached the remote",
+    Fate.LOST: "did not reach the remote, and has no effect",
+    Fate.UNKNOWN: "is too old to tell its outcome",
+    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Messages about earlier changes, and those changes that may still land."""
+
+    said: tuple[str, ...] = ()
+    open: tuple[Pending, ...] = ()
+
+
+def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
+    """Settle the changes that a head decides."""
+    said, still = [], []
+    for pending in list(waiting):
+        became = store.settle(pending, head)
+        if became is Fate.UNDECIDED:
+            still.append(pending)
+        else:
+            said.append(_became(pending, became))
+    return Settled(tuple(said), tuple(still))
+
+
+def told_by(
+    store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
+) -> tuple[str, ...]:
+    """Messages about the changes that a head decides; by default about all open ones.
+
+    One that may still land is reported once in this clone.
+    """
+    settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
+    still = {x.operations[0]: x for x in settled.open}
+    before = store.shown(head.layer, list(still)) if still else frozenset()
+    undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
+    return (*settled.said, *undecided)
+
+
+def _became(pending: Pending, fate: Fate) -> str:
+    return f"an earlier {pending.what.removeprefix('this ')} {BECAME[fate]}"
+
+
+def named(what: str, operations: Sequence[Operation]) -> str:
+    """The name of a change, for messages: ``claim of F001 and 2 more``."""
+    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
+    if not resources:
+        return f"this {what}"
+    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
+    return f"{what} of {resources[0]}{more}"

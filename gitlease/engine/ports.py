@@ -12,9 +12,17 @@ from gitlease.core.edge import EdgeEdit, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, Sighting
+from gitlease.core.lease import (
+    DEFAULT_POLICY,
+    Actor,
+    Lease,
+    LeaseView,
+    Moment,
+    Policy,
+    Sighting,
+    view_lease,
+)
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource
 
 _DOING: list[str] = []
@@ -90,6 +98,14 @@ class Snapshot:
     @property
     def policy(self) -> Policy:
         return self.ledger.header.policy if self.ledger else DEFAULT_POLICY
+
+    def views(self, leases: Iterable[Lease], actor: Actor, moment: Moment) -> tuple[LeaseView, ...]:
+        """Leases of this state as an actor sees them at a moment."""
+        policy = self.policy
+        return tuple(
+            view_lease(x, layer=self.layer, actor=actor, policy=policy, moment=moment)
+            for x in leases
+        )
 
 
 @dataclass(frozen=True, slots=True)

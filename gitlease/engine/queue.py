@@ -14,10 +14,12 @@ from gitlease.core.errors import GitleaseError, Invalid, NothingLeft, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import (
+    DEFAULT_POLICY,
     Actor,
     Lease,
     LeaseView,
     Moment,
+    Policy,
     Relation,
     State,
     holder_has,
@@ -28,8 +30,14 @@ from gitlease.core.lease import (
 from gitlease.core.ledger import Note, Setback
 from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
 from gitlease.core.moves.operations import Claim, Event
-from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
-from gitlease.core.resources import GLOBAL_LAYER, Resource, fold, parse_resource, word_anywhere
+from gitlease.core.resources import (
+    GLOBAL_LAYER,
+    Issues,
+    Resource,
+    fold,
+    parse_resource,
+    word_anywhere,
+)
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import left_to, pick
 from gitlease.engine.edges import BY_INIT, Planned, find_task, without_numbers

@@ -1,28 +1,47 @@
-"""A step of the ledger with its answer and its task file edits: both, or none.
+"""The ledger read and changed: one reading, or one step with its answer and task file edits.
 
-Leases whose tasks were finished on the main branch are completed on the way to other verbs.
+Of the step and its edits there are both, or none. Leases whose tasks were finished on the main
+branch are completed on the way to other verbs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.edge import EdgeEdit, People, printable
+from gitlease.core.errors import USE_ANY, GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, LeaseView, Relation, State, relation
-from gitlease.core.ledger import Note
-from gitlease.core.moves.operations import Bind, Claim, Complete, Operation, Outcome, Pick
-from gitlease.core.resources import GLOBAL_LAYER, WHOLE, Resource
-from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, overall
-from gitlease.engine.edges import Planned, changes_of, says_so
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, LeaseView, Relation, State, relation, same_person
+from gitlease.core.ledger import Ledger, Note
+from gitlease.core.moves.claiming import only_edge, rivals_of
+from gitlease.core.moves.operations import (
+    BARRIER,
+    LAPSED,
+    Bind,
+    Claim,
+    Complete,
+    EndSession,
+    Event,
+    Operation,
+    Outcome,
+    Pick,
+    Retire,
+)
+from gitlease.core.moves.tickets import line_for
+from gitlease.core.resources import GLOBAL_LAYER, WHOLE, Resource, fold
+from gitlease.core.work import trailer
+from gitlease.engine.answers import MAX_RESOURCES, Answer, EndedLease, Reading, joined
+from gitlease.engine.edges import Edges, Planned, changes_of, says_so
 from gitlease.engine.ledger_session import (
     HELD,
     LedgerSession,
-    decided,
-    edge_word,
-    fulfil,
-    left_to_others,
-    matched,
+    LedgerView,
+    finished,
+    given_back,
+    of_damage,
+    unreadable_line,
 )
 from gitlease.engine.ports import Intent, Snapshot, Written
 from gitlease.engine.transaction import Step, fresh_id
@@ -233,6 +252,116 @@ def _answer(
     )
 
 
+def fulfil(
+    edges: Edges, intent: Intent | None, planned: Iterable[Planned]
+) -> tuple[tuple[Written, ...], tuple[str, ...]]:
+    """Write the decided edits; failures are returned as warnings, and tried again later."""
+    if intent is None:
+        return (), ()
+    try:
+        written = edges.files.write(changes_of(planned), commit=intent.commit)
+    except GitleaseError as error:
+        written, problems = (), [error.message]
+    else:
+        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+    if not problems:
+        edges.files.settled(intent)
+        return written, ()
+    # The ledger has changed, and that must be said: the intent stays for the next command.
+    edges.files.leave(intent)
+    said = "the ledger has the change, but the task file could not be updated"
+    return written, tuple(f"{said}: {problem}" for problem in problems)
+
+
+def matched(
+    operations: Sequence[Operation], planned: Sequence[Planned], outcomes: Mapping[str, Outcome]
+) -> Iterator[tuple[Operation, Planned]]:
+    """Pair each operation with the plans that took effect.
+
+    For a Pick, the task picked; for the end of a session, its own leases; for a retirement, the
+    tasks that were retired.
+    """
+    if isinstance(operations[0], Pick):
+        picked = outcomes[operations[0].id].leases[0].resource
+        yield operations[0], next(p for p in planned if p.resource == picked)
+    elif isinstance(operations[0], EndSession):
+        ended = {lease.resource for lease in outcomes[operations[0].id].leases}
+        yield from ((operations[0], p) for p in planned if p.resource in ended)
+    elif isinstance(operations[0], Retire):
+        retired = set(outcomes[operations[0].id].retired)
+        yield from ((operations[0], p) for p in planned if p.resource in retired)
+    else:
+        about_files = (op for op in operations if not isinstance(op, Bind))
+        yield from zip(about_files, planned, strict=True)
+
+
+def decided(
+    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People, layer: str
+) -> Planned:
+    """The plan adjusted to the ledger's decision: whose edges go, and whether the caller's does."""
+    edit = planned.edit
+    if isinstance(op, Retire):
+        return planned
+    if isinstance(op, Claim | Pick):
+        # Edges of others that stay although the caller holds the lease: then none is added.
+        add = None if outcome.assigned else edit.add
+        gone = (*outcome.unassigned, *planned.outdated)
+        planned = replace(planned, edit=replace(edit, remove=gone, add=add))
+        if planned.task is None:
+            return planned
+        mine = (trailer(x, layer) for x in outcome.leases if x.resource == planned.resource)
+        return replace(planned, trailer=next(mine, ""))
+    leases = ledger.leases_of(planned.resource) if planned.task else []
+    if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
+        return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work
+    # A name that stands for several people stays with whoever of them is at work.
+    live = [x.holder for x in leases if x.state is State.ACTIVE]
+    gone = tuple(n for n in edit.remove if not any(people.is_mine(n, who) for who in live))
+    edit = replace(edit, remove=gone)
+    if isinstance(op, Complete):
+        part = op.scope not in (None, WHOLE)
+        return replace(planned, edit=finished(edit, leases, op.actor.holder, part=part))
+    return replace(planned, edit=given_back(edit, leases, op.actor.holder))
+
+
+def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """Warnings about files that name others although the caller holds the lease."""
+    files = {p.resource: p.task.file for p in planned if p.task}
+    return tuple(
+        f"{files.get(lease.resource, lease.resource)} is assigned to "
+        f"{', '.join(map(printable, o.assigned))}, and stays so"
+        for o in outcomes
+        if o.assigned
+        for lease in o.leases[:1]
+    )
+
+
+def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
+    """``added``, ``removed``, ``kept`` or ``none``; the first that applies to any plan."""
+    changed = {w.change.file for w in written if w.changed}
+    words = {_edge_word(p, changed) for p in planned if p.task is not None}
+    return next((w for w in ("added", "removed", "kept") if w in words), "none")
+
+
+def _edge_word(planned: Planned, changed: set[str]) -> str:
+    edit, wrote = planned.edit, planned.task is not None and planned.task.file in changed
+    if edit.add is not None:
+        if wrote and not planned.mine:
+            return "added"
+        return "kept" if planned.mine else "none"
+    if planned.mine and set(planned.mine) <= set(edit.remove):
+        return "removed" if wrote else "none"
+    return "kept" if planned.mine else "none"
+
+
+def overall(statuses: Sequence[str]) -> str:
+    """One status for several: the most important one."""
+    for status in ("taken_over", "claimed"):
+        if status in statuses:
+            return status
+    return statuses[0] if statuses else "renewed"
+
+
 OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
 NOTHING = Answer(status="completed", changed=False)
 
@@ -328,3 +457,179 @@ def _message(view: LeaseView, branch: str) -> str:
     scope = "" if view.scope == WHOLE else f" (scope {view.scope})"
     layer = "" if view.layer == GLOBAL_LAYER else f" in layer {view.layer}"
     return f"{view.resource} is done on {branch}: your lease of it{scope}{layer} is completed"
+
+
+WHOLE_HISTORY = 100_000
+LOOKED_BACK = 1_000  # events that are read for leases that ended
+ENDS = {"released": State.RELEASED, "revoked": State.REVOKED}
+GRANTS = frozenset({"claimed", "taken_over"})
+
+
+def read_leases(
+    session: LedgerSession,
+    *,
+    resource: Resource | None = None,
+    ended: bool = False,
+    cached: bool = False,
+) -> Reading:
+    """The leases of the ledger, or of one resource, as this actor sees them.
+
+    ``ended`` adds those that were released or revoked lately. ``cached`` answers from this clone's
+    copy, with its age. Raises Invalid if the one resource asked for has a damaged record.
+    """
+
+    def ask(head: Snapshot) -> Reading:
+        ledger = head.ledger
+        if ledger is None:
+            return Reading()
+        if resource is None:
+            found = Reading(
+                leases=session.views_in(head, ledger.every_lease()),
+                warnings=of_damage(tuple(ledger.damage())),
+            )
+        else:
+            found = _of_resource(session, head, ledger, resource)
+        header = ledger.header
+        return replace(
+            found,
+            ended=_ended(session, head, ledger, resource) if ended else (),
+            policy=header.policy,
+            ledger_id=header.ledger_id,
+            revision=header.revision,
+        )
+
+    found, said = session.read(ask, cached=cached)
+    return replace(found, warnings=said + found.warnings)
+
+
+def _of_resource(
+    session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource
+) -> Reading:
+    leases = ledger.leases_of(resource)
+    if resource.is_path:  # leases of a folder above or a part of it count too
+        rivals, moment = rivals_of(ledger, resource, WHOLE, ()), session.moment(head)
+
+        def see(lease: Lease) -> Relation:
+            return relation(lease, session.actor, head.policy, moment)
+
+        leases += [
+            x
+            for x in rivals
+            if x.resource != resource and x.state is State.ACTIVE and not only_edge(x, see(x))
+        ]
+    active = (x for x in leases if x.state is State.ACTIVE)
+    others = [x for x in active if not x.same_holder(session.actor)]
+    landed = landed_for_others(session, others)
+    return Reading(
+        leases=session.views_in(head, leases),
+        notes=ledger.notes(resource),
+        waiting=line_for(ledger, resource, (), session.clock.now().wall_ms),
+        warnings=(*unreadable_line(ledger, resource), *landed),
+    )
+
+
+def _ended(
+    session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource | None
+) -> tuple[EndedLease, ...]:
+    # Without a connection: this clone's copy of the history reaches back far enough.
+    since = session.clock.now().wall_ms - head.policy.keep_completed * MS
+    wanted = None if resource is None else fold(ledger.spelt(resource).text)
+    events = [
+        x
+        for x in session.store.history(session.layer, LOOKED_BACK)
+        if x.token is not None and x.resource and wanted in (None, fold(x.resource))
+    ]
+    granted = {(fold(x.resource or ""), x.token): x.at for x in events if x.kind in GRANTS}
+    actor = session.actor
+    return tuple(
+        EndedLease(
+            resource=x.resource,
+            scope=x.scope or WHOLE,
+            layer=session.layer,
+            holder=x.holder,
+            session=x.session,
+            token=x.token,
+            state=ENDS[x.kind],
+            claimed_at=granted.get((fold(x.resource), x.token)),
+            ended_at=x.at,
+            by=x.by,
+            reason=x.reason,
+            mine=same_person(x.holder, actor.holder) and x.session in (None, actor.session),
+        )
+        for x in events
+        if x.kind in ENDS and x.at > since and x.resource and x.holder and x.token is not None
+    )
+
+
+def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
+    """Raise NotFound for a likely typo: a name like a task's, neither a task nor in the ledger.
+
+    Asks the remote only if this clone's copy lacks it too.
+    """
+    for resource, refusal in session.edges.unknown(resources).items():
+        if not is_in_ledger(session.known_look(), resource) and not is_in_ledger(
+            session.look(), resource
+        ):
+            away = session.edges.on_a_branch(resource)
+            raise away or refusal.with_(hints=(*refusal.hints, USE_ANY))
+
+
+def is_in_ledger(look: LedgerView | None, resource: Resource) -> bool:
+    """Return whether a state of the ledger has a record of a resource, or a note on it."""
+    ledger = None if look is None else look.head.ledger
+    if ledger is None:
+        return False
+    try:
+        return bool(ledger.leases_of(resource) or ledger.notes(resource))
+    except Invalid:
+        return True  # the verb itself says what is wrong with its record
+
+
+def read_log(
+    session: LedgerSession,
+    *,
+    resource: Resource | None = None,
+    limit: int = 100,
+    since: int | None = None,
+    cached: bool = False,
+) -> Reading:
+    """The audit trail, newest first, of the ledger or of one resource.
+
+    ``since``, in wall-clock milliseconds: only events from then on, by their writers' clocks.
+    """
+
+    def ask(head: Snapshot) -> Sequence[Event]:
+        most = limit if since is None else WHOLE_HISTORY
+        events = history_of(session, head, resource, most, older=not cached)
+        return [e for e in events if since is None or e.at >= since][:limit]
+
+    events, said = session.read(ask, cached=cached)
+    return Reading(events=tuple(events), warnings=said)
+
+
+def history_of(
+    session: LedgerSession,
+    head: Snapshot,
+    resource: Resource | None,
+    limit: int,
+    *,
+    older: bool = False,
+) -> tuple[Event, ...]:
+    """The last events of a ledger or of one of its resources, newest first, without barriers.
+
+    ``older`` fetches the history that this clone lacks; without it there is no connection.
+    """
+    if resource is None:  # of a step with a barrier others are told as well
+        events = session.store.history(session.layer, 2 * limit, older=older)
+        return _ordered([e for e in events if e.kind != BARRIER][:limit])
+    wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
+    events = session.store.history(session.layer, WHOLE_HISTORY, older=older)
+    return _ordered([e for e in events if fold(e.resource or "") == wanted][:limit])
+
+
+def _ordered(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Put a lapse before the claim of the same operation, which found it: newest first."""
+    steps = groupby(events, key=lambda event: event.operation)
+    return tuple(
+        event for _, same in steps for event in sorted(same, key=lambda event: event.kind == LAPSED)
+    )

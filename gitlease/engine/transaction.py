@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, LeaseView, Moment, State, same_person, view_lease
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment, State, same_person
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
 from gitlease.core.loss import Hold, Loss, still_held
 from gitlease.core.moves.holding import UNBOUND
@@ -44,7 +44,6 @@ from gitlease.core.moves.operations import (
     Renew,
 )
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
-from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.engine.ports import (
     Asking,
     Cause,
@@ -631,17 +630,7 @@ def with_views(
     refusal: GitleaseError, head: Snapshot, actor: Actor, moment: Moment
 ) -> GitleaseError:
     """The refusal with the leases in its way as the caller sees them."""
-    return refusal.with_(views=views_of(head, refusal.conflicts, actor, moment))
-
-
-def views_of(
-    head: Snapshot, leases: Iterable[Lease], actor: Actor, moment: Moment
-) -> tuple[LeaseView, ...]:
-    """Leases of a state as an actor sees them at a moment."""
-    return tuple(
-        view_lease(x, layer=head.layer, actor=actor, policy=head.policy, moment=moment)
-        for x in leases
-    )
+    return refusal.with_(views=head.views(refusal.conflicts, actor, moment))
 
 
 def grants(applied: Applied) -> bool:

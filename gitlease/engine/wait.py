@@ -44,9 +44,9 @@ from gitlease.core.moves.tickets import (
     place,
 )
 from gitlease.core.resources import PATH_PREFIX, Resource, parse_resource
-from gitlease.engine.answers import Answer, Turn, told_by
+from gitlease.engine.answers import Answer, Turn
 from gitlease.engine.claim import ClaimPlan
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import LedgerSession, told_by
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import Step, Transaction, fresh_id
 

@@ -18,10 +18,12 @@ from gitlease.core.errors import GitleaseError, HeadGone, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LONGEST, MS, Instant, moment_of
 from gitlease.core.lease import (
+    DEFAULT_POLICY,
     Lease,
     LeaseKey,
     LeaseView,
     Moment,
+    Policy,
     Standing,
     State,
     free_at,
@@ -32,7 +34,6 @@ from gitlease.core.lease import (
 from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Event
-from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource, fold, scopes_overlap
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot

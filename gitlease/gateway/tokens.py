@@ -18,7 +18,7 @@ from typing import Any
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
 from gitlease.core.frozen import JSON, dataclass, field
 from gitlease.core.instant import MS
-from gitlease.core.policy import is_holder
+from gitlease.core.lease import is_holder
 from gitlease.git.files import (
     LOCK,
     cannot_keep,

@@ -34,7 +34,7 @@ from gitlease.git.pushes import Push as Push
 from gitlease.git.pushes import announced as announced
 from gitlease.git.pushes import brought_new as brought_new
 from gitlease.git.pushes import fetch_branch as fetch_branch
-from gitlease.git.pushes import main_branch as main_branch
+from gitlease.git.pushes import fetch_commits as fetch_commits
 from gitlease.git.pushes import main_branches as main_branches
 from gitlease.git.pushes import names_of as names_of
 from gitlease.git.pushes import outgoing as outgoing
@@ -44,6 +44,7 @@ from gitlease.git.repository import ConfigEntry as ConfigEntry
 from gitlease.git.repository import GitConfig as GitConfig
 from gitlease.git.repository import Repository as Repository
 from gitlease.git.repository import discover as discover
+from gitlease.git.repository import main_branch as main_branch
 from gitlease.git.repository import short_host as short_host
 from gitlease.git.repository import without_secrets as without_secrets
 from gitlease.git.run import AT_WAIT as AT_WAIT
@@ -58,5 +59,3 @@ from gitlease.git.run import local_variables_cleared as local_variables_cleared
 from gitlease.git.run import run_git as run_git
 from gitlease.git.run import started_at as started_at
 from gitlease.git.run import still_runs as still_runs
-from gitlease.git.yaml_nodes import BadYaml as BadYaml
-from gitlease.git.yaml_nodes import read_texts as read_texts

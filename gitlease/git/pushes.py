@@ -16,35 +16,32 @@ from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
 from gitlease.core.work import Became, WorkRef
-from gitlease.git.files import notes_of
 from gitlease.git.history import commit_ids, rev_range
 from gitlease.git.repository import (
-    BRANCHES,
+    HEADS,
+    SECONDS,
+    USUAL,
     Repository,
     ask,
-    branch_noted,
+    ask_remote,
+    commit_of,
     denies,
     detail_of,
     is_id,
-    remote_key,
+    listed_refs,
+    main_of,
     without_secrets,
 )
-from gitlease.git.run import GitResult, run_git
+from gitlease.git.run import GitResult
 
 # --- the branches of a remote -----------------------------------------------------------------
 
-SECONDS = 5.0  # for the remote to list its branches
 SENDING = 10.0  # and to send the commits of one, where somebody waits for another answer
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 FETCHES = 10  # of one branch, while others of the clone fetch it, or add a work tree
 PASSING = ("cannot lock ref", "bad object worktrees/")  # what git says meanwhile
 
-ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
-
-HEADS = "refs/heads/"
-
-_USUAL = ("main", "master")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
 _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
 
@@ -65,19 +62,11 @@ def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
     """The branches of these remotes by the tracking refs, by their full names there."""
     places = [f"refs/remotes/{name}/" for name in names]
     refs = {}
-    for oid, ref, symref in _listed(repository, places):
+    for oid, ref, symref in listed_refs(repository, places):
         place = next((x for x in places if ref.startswith(x)), None)
         if place is not None and not symref:
             refs[HEADS + ref.removeprefix(place)] = oid
     return refs
-
-
-def _listed(repository: Repository, places: Sequence[str]) -> list[list[str]]:
-    # The id, the name and the symbolic target of each ref.
-    if not places:
-        return []
-    result = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
-    return [line.split(" ") for line in os.fsdecode(result.out).splitlines()]
 
 
 def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
@@ -105,14 +94,8 @@ def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[
 
     Raises Unavailable and Denied.
     """
-    done = _ask_remote(repository, "ls-remote", "--quiet", "--heads", "--", remote, seconds=seconds)
+    done = ask_remote(repository, "ls-remote", "--quiet", "--heads", "--", remote, seconds=seconds)
     return {ref: oid for ref, oid in refs_in(done, seconds).items() if ref.startswith(HEADS)}
-
-
-def _ask_remote(repository: Repository, *words: str, seconds: float) -> GitResult:
-    words = (f"--git-dir={repository.git_dir}", *words)
-    folder, env = repository.toplevel or repository.git_dir, {"GIT_TERMINAL_PROMPT": "0"}
-    return run_git(words, cwd=folder, timeout=seconds, env=env, repository=True)
 
 
 def refs_in(result: GitResult, seconds: float) -> dict[str, str]:
@@ -156,18 +139,18 @@ def _place(url: str) -> str:
 
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
     """The main branches of these remotes, the default ones and the usual names, with known ids."""
-    branches: dict[str, list[str]] = {branch: [] for branch in _USUAL}
+    branches: dict[str, list[str]] = {branch: [] for branch in USUAL}
     places = {f"refs/remotes/{name}/": name for name in names}
-    refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
+    refs = [f"{place}{branch}" for place in places for branch in (*USUAL, "HEAD")]
     headless = set(places)
-    for oid, ref, symref in _listed(repository, refs):
+    for oid, ref, symref in listed_refs(repository, refs):
         for place in places:
             named = symref or ref
             if ref.startswith(place) and named.startswith(place):
                 branches.setdefault(named.removeprefix(place), []).append(oid)
                 headless.discard(place if ref == f"{place}HEAD" else "")
     for place in headless:
-        ref, oid = _main_of(repository, places[place]) or ("", "")
+        ref, oid = main_of(repository, places[place]) or ("", "")
         if branch := ref.removeprefix(place):
             known = branches.setdefault(branch, [])
             known += [oid] if oid not in known else []
@@ -189,7 +172,7 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     """Bring this clone's copy of a remote's branch up to date. Raises Unavailable and Denied."""
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
     for _ in range(FETCHES):
-        result = _ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
+        result = ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
         if not result.code or not any(text in result.err for text in PASSING):
             break
     if result.code or result.timed_out:
@@ -205,7 +188,7 @@ def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: 
     if not os.path.exists(os.path.join(repository.common_dir, "shallow")):
         alone = ("--no-auto-maintenance", "--refmap=")  # no map: no ref is updated
         words = (*_QUIET, *alone, "--", remote, HEADS + branch)
-        _ask_remote(repository, "fetch", *words, seconds=seconds)
+        ask_remote(repository, "fetch", *words, seconds=seconds)
 
 
 def fetched_tip(repository: Repository, main: str) -> str:
@@ -218,62 +201,17 @@ def fetched_tip(repository: Repository, main: str) -> str:
         return ""
     remote, branch = source
     words = ("ls-remote", "--quiet", "--", remote, HEADS + branch)
-    result = _ask_remote(repository, *words, seconds=SECONDS)
+    result = ask_remote(repository, *words, seconds=SECONDS)
     tip = refs_in(result, SECONDS).get(HEADS + branch, "")
     if tip and not commit_of(repository, tip):
         fetch_commits(repository, remote, branch, seconds=SENDING)
     return commit_of(repository, tip) if tip else ""
 
 
-def commit_of(repository: Repository, name: str) -> str:
-    """The full id of the commit that a ref or an id names; ``""`` if it is not here."""
-    result = ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^0")
-    return os.fsdecode(result.out).strip() if result.code == 0 else ""
-
-
 def commits_behind(repository: Repository, ref: str) -> int:
     """How many commits of a ref HEAD lacks; 0 if git cannot tell."""
     result = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")
     return int(result.out) if result.code == 0 else 0
-
-
-def main_branch(
-    repository: Repository, names: Sequence[str], *, now: float | None = None
-) -> str | None:
-    """The main branch of the first of these remotes that has one here, by its full name here.
-
-    That is the remote's default branch as git knows it or the remote answered, else one with a
-    usual name, else the only branch: a remote that was added by hand has no default branch here.
-    Given the time ``now``, remotes are asked where none is known, once an hour at most.
-    """
-    each = (_main_of(repository, name) for name in names)
-    known = next((ref for ref, _ in filter(None, each)), None)
-    if known or now is None:
-        return known
-    for name in names:
-        notes, key = notes_of(repository.common_dir), remote_key(repository, name)
-        # Noted before the answer: a remote that gives none is not asked again for an hour either.
-        if notes.is_due(BRANCHES, key, every=ASK_EVERY, now=now):
-            words = ("ls-remote", "--quiet", "--symref", "--", name, "HEAD")
-            result = _ask_remote(repository, *words, seconds=SECONDS)
-            if symref := re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", result.out):
-                notes.put(BRANCHES, key, os.fsdecode(symref[1]), at=now)
-    return main_branch(repository, names)
-
-
-def _main_of(repository: Repository, name: str) -> tuple[str, str] | None:
-    """The main branch of a remote by its full name here, and its commit."""
-    place = f"refs/remotes/{name}/"
-    configured = repository.config.get("init.defaultBranch")
-    likely = [branch_noted(repository, name), *_USUAL, configured or ""]
-    refs = [f"{place}{branch}" for branch in likely if branch]
-    listed = _listed(repository, [f"{place}HEAD", *refs])
-    by_ref = {ref: (symref or ref, oid) for oid, ref, symref in listed}
-    named = next((by_ref[x] for x in (f"{place}HEAD", *refs) if x in by_ref), None)
-    if named is None:
-        every = [(ref, oid) for oid, ref, symref in _listed(repository, [place]) if not symref]
-        named = every[0] if len(every) == 1 else None
-    return named
 
 
 # --- what a push brings and takes away --------------------------------------------------------

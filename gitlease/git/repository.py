@@ -632,9 +632,12 @@ def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
     return None if result.code == 0 else f"{worktree.toplevel} was kept: {reason_of(result)}"
 
 
-# --- files at default branches ---------------------------------------------------------------
+# --- default branches -------------------------------------------------------------------------
 
 BRANCHES = "main branches"  # a kind of notes: what remotes answered
+HEADS, USUAL = "refs/heads/", ("main", "master")
+SECONDS = 5.0  # for a remote to list its branches
+ASK_EVERY = 3_600  # seconds between two questions for a remote's default branch
 
 
 def branch_noted(repository: Repository, name: str) -> str:
@@ -655,6 +658,66 @@ def default_branches(repository: Repository, remotes: Iterable[str]) -> list[str
     return [
         f"refs/remotes/{name}/{branch}"
         for name in remotes
-        for branch in ("HEAD", branch_noted(repository, name), "main", "master")
+        for branch in ("HEAD", branch_noted(repository, name), *USUAL)
         if branch
     ]
+
+
+def listed_refs(repository: Repository, places: Sequence[str]) -> list[list[str]]:
+    """The id, the name and the symbolic target of each ref below some places."""
+    if not places:
+        return []
+    result = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
+    return [line.split(" ") for line in os.fsdecode(result.out).splitlines()]
+
+
+def ask_remote(repository: Repository, *words: str, seconds: float) -> GitResult:
+    """Ask git something that asks a remote; it asks nobody for a password."""
+    words = (f"--git-dir={repository.git_dir}", *words)
+    folder, env = repository.toplevel or repository.git_dir, {"GIT_TERMINAL_PROMPT": "0"}
+    return run_git(words, cwd=folder, timeout=seconds, env=env, repository=True)
+
+
+def commit_of(repository: Repository, name: str) -> str:
+    """The full id of the commit that a ref or an id names; ``""`` if it is not here."""
+    result = ask(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^0")
+    return os.fsdecode(result.out).strip() if result.code == 0 else ""
+
+
+def main_branch(
+    repository: Repository, names: Sequence[str], *, now: float | None = None
+) -> str | None:
+    """The main branch of the first of these remotes that has one here, by its full name here.
+
+    That is the remote's default branch as git knows it or the remote answered, else one with a
+    usual name, else the only branch: a remote that was added by hand has no default branch here.
+    Given the time ``now``, remotes are asked where none is known, once an hour at most.
+    """
+    each = (main_of(repository, name) for name in names)
+    known = next((ref for ref, _ in filter(None, each)), None)
+    if known or now is None:
+        return known
+    for name in names:
+        notes, key = notes_of(repository.common_dir), remote_key(repository, name)
+        # Noted before the answer: a remote that gives none is not asked again for an hour either.
+        if notes.is_due(BRANCHES, key, every=ASK_EVERY, now=now):
+            words = ("ls-remote", "--quiet", "--symref", "--", name, "HEAD")
+            result = ask_remote(repository, *words, seconds=SECONDS)
+            if symref := re.match(rb"ref: refs/heads/([^\t\n]+)\tHEAD\n", result.out):
+                notes.put(BRANCHES, key, os.fsdecode(symref[1]), at=now)
+    return main_branch(repository, names)
+
+
+def main_of(repository: Repository, name: str) -> tuple[str, str] | None:
+    """The main branch of a remote by its full name here, and its commit."""
+    place = f"refs/remotes/{name}/"
+    configured = repository.config.get("init.defaultBranch")
+    likely = [branch_noted(repository, name), *USUAL, configured or ""]
+    refs = [f"{place}{branch}" for branch in likely if branch]
+    listed = listed_refs(repository, [f"{place}HEAD", *refs])
+    by_ref = {ref: (symref or ref, oid) for oid, ref, symref in listed}
+    named = next((by_ref[x] for x in (f"{place}HEAD", *refs) if x in by_ref), None)
+    if named is None:
+        every = [(ref, oid) for oid, ref, symref in listed_refs(repository, [place]) if not symref]
+        named = every[0] if len(every) == 1 else None
+    return named

@@ -11,7 +11,7 @@ from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LATEST, MS
-from gitlease.core.policy import person_key
+from gitlease.core.lease import person_key
 from gitlease.core.work import Authorship, Named, read_trailer
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import Unreadable
@@ -28,7 +28,7 @@ from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, GitObjects, objects_of
 from gitlease.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.guard.rules import Touched, merged
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import Tasks
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 
 MAX_READ = 2_000  # task files of one change; the others count by their names alone

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease import core, engine, git
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import LeaseView
-from gitlease.core.policy import person_key
+from gitlease.core.lease import LeaseView, person_key
 from gitlease.core.resources import WHOLE
 from gitlease.core.work import trailer
 from gitlease.git.history import Changed, committed, paths_between, staged
@@ -40,7 +39,7 @@ from gitlease.guard.rules import (
     merged,
 )
 from gitlease.guard.service import GuardService
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import Tasks
 
 
 @dataclass(frozen=True, slots=True)

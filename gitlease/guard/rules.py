@@ -10,11 +10,13 @@ from gitlease.core import resources
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant, humanize_duration
 from gitlease.core.lease import (
+    DEFAULT_POLICY,
     Actor,
     Lease,
     LeaseRows,
     LeaseView,
     Moment,
+    Policy,
     Reach,
     Relation,
     Sighting,
@@ -23,7 +25,6 @@ from gitlease.core.lease import (
     view_lease,
 )
 from gitlease.core.ledger import Notice
-from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources import Resource, fold
 
 

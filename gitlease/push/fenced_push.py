@@ -17,16 +17,15 @@ from typing import Literal
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor, Lease, LeaseView, State, free_at, holder_has
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, LeaseView, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
 from gitlease.core.moves.operations import Complete, Grant, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
-from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources import Resource, fold
 from gitlease.core.work import Became, WorkRef
-from gitlease.engine.answers import Answer, Settled, of_damage, told_by
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.answers import Answer
+from gitlease.engine.ledger_session import LedgerSession, Settled, of_damage, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import LONGEST_TURN, Step, fresh_id, with_views

@@ -46,13 +46,21 @@ from gitlease.engine.wait import HeadWatcher, WaitQueue
 from gitlease.git.files import Table, Unreadable, notes_of
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
-from gitlease.git.pushes import commit_of, fetch_branch, tracked
-from gitlease.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name, reason_of
+from gitlease.git.pushes import fetch_branch, tracked
+from gitlease.git.repository import (
+    CHECKOUT,
+    Repository,
+    ask,
+    ask_line,
+    commit_of,
+    fit_name,
+    reason_of,
+)
 from gitlease.git.run import local_variables_cleared, on_parent_death, started_at, still_runs
 from gitlease.push.fenced_push import FencedPush, PushRefused
 from gitlease.push.plan import NotAtomic, PushRequest
 from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
-from gitlease.settings.sources import Location, Tasks
+from gitlease.settings.schema import Location, Tasks
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_commit import UserGit
 from gitlease.tasks.edit import edit_task

@@ -36,7 +36,7 @@ from gitlease.git.repository import (
 from gitlease.git.run import GitResult
 from gitlease.guard.hooks import HookWorktree
 from gitlease.guard.rules import PushedCommit, PushedWork
-from gitlease.settings.sources import Location, Tasks
+from gitlease.settings.schema import Location, Tasks
 from gitlease.store.transport import TIME_LIMIT, UNABLE, push_work, refs_at, remote_refs, run_in
 
 JUDGED = "GITLEASE_PUSHING"

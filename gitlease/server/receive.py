@@ -19,6 +19,7 @@ from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
+from gitlease.core.lease import History
 from gitlease.core.moves.transitions import (
     NEWER,
     Applied,
@@ -28,7 +29,6 @@ from gitlease.core.moves.transitions import (
     judge,
     refused,
 )
-from gitlease.core.policy import History
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
@@ -45,8 +45,8 @@ from gitlease.git.objects import (
 from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
 from gitlease.guard.rules import Severity
 from gitlease.settings.schema import FILE as SETTINGS_FILE
+from gitlease.settings.schema import Settings
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
-from gitlease.settings.sources import Settings
 from gitlease.store import tree
 from gitlease.store.private_store import NewObjects
 from gitlease.store.records import HEADER_FILE, BadStep, operations_line, read_step

@@ -43,7 +43,7 @@ from gitlease.guard.rules import (
     names_grant,
 )
 from gitlease.server.receive import RefMove, ServerRefs
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import Tasks
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
 
 # --- the changes of a push's commits, some files at a time ------------------------------------

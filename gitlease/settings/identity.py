@@ -11,12 +11,10 @@ from collections.abc import Mapping
 
 from gitlease.core.errors import MAX_WORD, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor
-from gitlease.core.policy import is_holder
+from gitlease.core.lease import Actor, is_holder
 from gitlease.git.files import notes_of
 from gitlease.git.repository import Repository, short_host
-from gitlease.settings.schema import SESSION_KEY, read_session
-from gitlease.settings.sources import checked, git_source
+from gitlease.settings.schema import SESSION_KEY, checked, git_source, read_session
 
 VARIABLE = "GITLEASE_SESSION"
 TOKENS = "GITLEASE_TOKEN"  # of a run, for what it starts

@@ -14,8 +14,7 @@ from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.moves.transitions import Pusher
 from gitlease.git.repository import GitConfig, GitFailed, Repository, ask_line
-from gitlease.settings.schema import KEYS, Found
-from gitlease.settings.sources import BUILT_IN, Settings, load_settings, settings_of
+from gitlease.settings.schema import BUILT_IN, KEYS, Found, Settings, load_settings, settings_of
 from gitlease.settings.text import committed_settings
 
 BLOCK, WARN = "block", "warn"

@@ -21,13 +21,14 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources import escape, fold
 from gitlease.git.files import Unreadable, read_small, replace_file
 from gitlease.git.objects import BLOB, TooLarge, objects_of
+from gitlease.git.plain_yaml import BadYaml, Node, Shape, fields_of, read_fields
 from gitlease.git.repository import TIMEOUT, GitFailed, Repository, answered, ask
 from gitlease.git.run import run_git
-from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
 from gitlease.settings.schema import (
     FILE,
     FILE_STEM,
     KEYS,
+    MAX_FILE,
     NEWER,
     SECTIONS,
     Form,
@@ -36,7 +37,6 @@ from gitlease.settings.schema import (
     near,
     usual_handles,
 )
-from gitlease.settings.sources import MAX_FILE
 
 SCHEMA = 1
 LINK = "120000"

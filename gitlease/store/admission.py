@@ -11,7 +11,8 @@ of its own: whoever writes to one that others do not read would be the second ho
    written to the one has been seen at the other.
 
 Leases that were granted before are renewed and released where they are: where git pushes to a
-repository without the ledger, that is the one that others fetch from.
+repository without the ledger, that is the one that others fetch from. In the end stands what a
+storage's past tells of its decisions.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
-from gitlease.store.storage import Storage, decision, first_after
+from gitlease.store.storage import Storage
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
 PAUSE = 0.5
@@ -373,3 +374,40 @@ class NotProven(Exception):
 _USE = "use the ledger of {0}: git config lease.remote {0}"
 _KEY, _OWN = {"key": "lease.ref_prefix"}, {"new_ledger": True}
 _CHOOSE = (hint("to use one of its own here all the same: `{}`", "init", **_OWN),)
+
+
+# --- what the past tells ------------------------------------------------------------------------
+
+
+def decision(storage: Storage, version: str) -> str:
+    """The version that none may replace: this one, or the one before a renewal; ``""`` for none."""
+    step = next(storage.history(version), None)
+    return "" if step is None else step.before if step.is_renewal else version
+
+
+def first_after(storage: Storage, earlier: str, version: str) -> str | None:
+    """The first version after an earlier one on the way to another; None if it is not on it."""
+    after = version
+    for step in storage.history(version, whole=True):
+        if step.id == earlier:
+            return after
+        after = step.id
+    return None
+
+
+def operations_since(storage: Storage, earlier: str, version: str) -> frozenset[str] | None:
+    """The ids of the operations after an earlier version (``""``: of all), up to another.
+
+    A renewal that was replaced since counts from the decision before it. None where the way from
+    one to the other cannot be found, or a step does not tell its operations.
+    """
+    ends, found = {earlier, decision(storage, earlier) or earlier} if earlier else {""}, set[str]()
+    for step in storage.history(version):
+        if step.id in ends:
+            return frozenset(found)
+        if (ids := step.operations) is None:
+            return None
+        found |= ids
+        if step.before in ends:
+            return frozenset(found)
+    return None

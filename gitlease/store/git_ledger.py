@@ -32,10 +32,9 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease, Sighting, State
+from gitlease.core.lease import History, Lease, Sighting, State
 from gitlease.core.ledger import Damage, Fate, Ledger
 from gitlease.core.moves.operations import Event
-from gitlease.core.policy import History
 from gitlease.core.resources import GLOBAL_LAYER, parse_resource
 from gitlease.core.work import WorkPush
 from gitlease.engine.ports import (
@@ -50,19 +49,17 @@ from gitlease.engine.ports import (
     note_sent,
 )
 from gitlease.git.run import log
-from gitlease.store.admission import Admission, NotProven, RemoteFacts
-from gitlease.store.records import lease_file
-from gitlease.store.state import Known, StateFolder, pending_of
-from gitlease.store.storage import (
-    CopyLost,
-    Move,
-    PastStep,
-    SharedWithWork,
-    Storage,
+from gitlease.store.admission import (
+    Admission,
+    NotProven,
+    RemoteFacts,
     decision,
     first_after,
     operations_since,
 )
+from gitlease.store.records import lease_file
+from gitlease.store.state import Known, StateFolder, pending_of
+from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Storage
 
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8

@@ -29,7 +29,7 @@ from typing import Annotated, Any
 from gitlease.core.errors import MAX_WORD, Invalid, UsageError, check_text
 from gitlease.core.frozen import LARGEST, Codec, Spelling, dataclass, one_of
 from gitlease.core.instant import LONGEST, MS, parse_rfc3339, rfc3339_ms
-from gitlease.core.lease import MAX_NOTE, Lease, State
+from gitlease.core.lease import MAX_NOTE, Lease, State, person_key
 from gitlease.core.ledger import (
     FORMAT,
     ISSUES_FORMAT,
@@ -56,9 +56,9 @@ from gitlease.core.moves.operations import (
     mark_claims_after_lapse,
 )
 from gitlease.core.moves.transitions import MOVES, StepRecord
-from gitlease.core.policy import Issues, person_key
 from gitlease.core.resources import (
     WHOLE,
+    Issues,
     Resource,
     fold,
     parse_resource,

@@ -1,4 +1,4 @@
-"""An engine in which ledgers lie, such as git: what it has to offer, and what its past tells.
+"""An engine in which ledgers lie, such as git: what it has to offer.
 
 Nothing here speaks of git. A version is the engine's own name for one state of one ledger.
 """
@@ -125,40 +125,3 @@ class SharedWithWork(Protocol):
 
     def work_refs(self, work: core.WorkPush) -> Mapping[str, str]:
         """The refs of some work now, ``""`` for those that are not there."""
-
-
-# --- what the past tells ------------------------------------------------------------------------
-
-
-def decision(storage: Storage, version: str) -> str:
-    """The version that none may replace: this one, or the one before a renewal; ``""`` for none."""
-    step = next(storage.history(version), None)
-    return "" if step is None else step.before if step.is_renewal else version
-
-
-def first_after(storage: Storage, earlier: str, version: str) -> str | None:
-    """The first version after an earlier one on the way to another; None if it is not on it."""
-    after = version
-    for step in storage.history(version, whole=True):
-        if step.id == earlier:
-            return after
-        after = step.id
-    return None
-
-
-def operations_since(storage: Storage, earlier: str, version: str) -> frozenset[str] | None:
-    """The ids of the operations after an earlier version (``""``: of all), up to another.
-
-    A renewal that was replaced since counts from the decision before it. None where the way from
-    one to the other cannot be found, or a step does not tell its operations.
-    """
-    ends, found = {earlier, decision(storage, earlier) or earlier} if earlier else {""}, set[str]()
-    for step in storage.history(version):
-        if step.id in ends:
-            return frozenset(found)
-        if (ids := step.operations) is None:
-            return None
-        found |= ids
-        if step.before in ends:
-            return frozenset(found)
-    return None

@@ -1,7 +1,13 @@
 from gitlease.tasks.edge_commit import check_commit as check_commit
 from gitlease.tasks.edge_commit import commit_edges as commit_edges
+from gitlease.tasks.edit import ask_git as ask_git
+from gitlease.tasks.edit import change_file as change_file
 from gitlease.tasks.edit import edit_task as edit_task
+from gitlease.tasks.edit import read_place as read_place
+from gitlease.tasks.files import EdgeJournal as EdgeJournal
 from gitlease.tasks.files import GitTaskFiles as GitTaskFiles
+from gitlease.tasks.files import landed as landed
+from gitlease.tasks.files import merged as merged
 from gitlease.tasks.propose import NewTask as NewTask
 from gitlease.tasks.propose import add_task as add_task
 from gitlease.tasks.propose import fitting_settings as fitting_settings
@@ -15,7 +21,3 @@ from gitlease.tasks.scan import FileKind as FileKind
 from gitlease.tasks.scan import Wanted as Wanted
 from gitlease.tasks.scan import WorkTree as WorkTree
 from gitlease.tasks.scan import walk as walk
-from gitlease.tasks.write import EdgeJournal as EdgeJournal
-from gitlease.tasks.write import ask_git as ask_git
-from gitlease.tasks.write import change_file as change_file
-from gitlease.tasks.write import read_place as read_place

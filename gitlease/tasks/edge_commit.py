@@ -20,11 +20,10 @@ from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, GitObjects, objects_of
 from gitlease.git.repository import TIMEOUT, Repository, is_on, reason_of
 from gitlease.git.run import GitResult, run_git
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edit import edit_task
+from gitlease.tasks.edit import LITERAL_PATHSPECS, edit_task
 from gitlease.tasks.scan import MAX_BYTES, printable
-from gitlease.tasks.write import LITERAL_PATHSPECS
 
 PATIENCE = 3.0  # seconds to wait for another git that has the index
 SIGNING = 120.0  # seconds: a person may have to type a passphrase

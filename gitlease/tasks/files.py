@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
+from typing import Any
 
 from gitlease import tasks
 from gitlease.core.edge import Task
-from gitlease.core.errors import Invalid, NotFound
+from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
@@ -31,9 +34,10 @@ from gitlease.git.repository import (
     is_on,
 )
 from gitlease.git.run import run_git
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.store.state import StateFolder
+from gitlease.store.records import STEP
+from gitlease.store.state import Journal, JournalEntry, StateFolder
 from gitlease.tasks.scan import (
     FileKind,
     FoundFile,
@@ -41,6 +45,8 @@ from gitlease.tasks.scan import (
     RefTree,
     Wanted,
     WorkTree,
+    printable,
+    segments_of,
     walk,
     why_no_task,
 )
@@ -77,8 +83,8 @@ class GitTaskFiles:
         return tasks.TaskReader(self._tasks, self._folder)
 
     @cached_property
-    def _journal(self) -> tasks.EdgeJournal:
-        return tasks.EdgeJournal(self._intents)
+    def _journal(self) -> EdgeJournal:
+        return EdgeJournal(self._intents)
 
     @property
     def parsed(self) -> int:
@@ -317,6 +323,94 @@ def _errors_name_task(change: TaskChange) -> Iterator[None]:
         yield
     except Invalid as error:
         raise error.with_(resource=error.resource or change.resource.text) from None
+
+
+# --- intents --------------------------------------------------------------------------------------
+
+FORMAT = 3
+OLDER = 2  # the same, where locks told who was busy with it
+KEPT = 30 * 86_400 * 1_000_000_000  # nanoseconds for which an intent waits for its file
+GOALS = ("held", "ended", "completed", "completed part", "retired")
+
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, GitleaseError)
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+
+
+class EdgeJournal:
+    """The intents of a ledger, below the folder of its state."""
+
+    def __init__(self, folder: str) -> None:
+        self._journal, self._folder = Journal(folder), folder
+        self._taken = set[str]()  # those that other processes left behind
+
+    def intend(self, intent: Intent) -> None:
+        """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
+        try:
+            # Read back before it is kept: what cannot be read again would be lost with a kill.
+            if not _ID.fullmatch(intent.id) or _read_intent(_written(intent)) != intent:
+                raise ValueError
+        except _DAMAGE:
+            why = f"the intent {printable(intent.id)} cannot be saved"
+            raise Invalid(why) from None
+        self._journal.put(intent.id, _written(intent))
+
+    def settled(self, intent: Intent) -> None:
+        """Remove an intent that was carried out or given up."""
+        if _ID.fullmatch(intent.id):
+            self._taken.discard(intent.id)
+            self._journal.drop(intent.id)
+
+    def leave(self, intent: Intent) -> None:
+        """Release an intent that cannot be carried out now, for the next process to adopt."""
+        self._taken.discard(intent.id)
+        for entry in self._journal.entries():
+            if entry.name == intent.id:
+                with contextlib.suppress(Invalid):
+                    self._journal.put(
+                        entry.name, entry.value, abandoned=True, written=entry.written
+                    )
+
+    def left_behind(self) -> Sequence[Intent]:
+        """Adopt and return the intents of dead processes, oldest first.
+
+        Includes those that were adopted before and are not settled.
+        """
+        if not os.path.isdir(self._folder) or not os.listdir(self._folder):
+            return ()
+        with alone(os.path.dirname(self._folder)):
+            entries = sorted(self._journal.entries(), key=lambda x: (x.written, x.name))
+            intents = [self._adopt(x) for x in entries if not x.is_busy or x.name in self._taken]
+        return [intent for intent in intents if intent is not None]
+
+    def _adopt(self, entry: JournalEntry) -> Intent | None:
+        match entry.value:
+            case {"format": int() as number} if number > FORMAT:
+                return None  # a newer gitlease knows what to do with it
+        if time.time_ns() - entry.written < KEPT:
+            with contextlib.suppress(*_DAMAGE):
+                if (intent := _read_intent(entry.value)).id == entry.name:
+                    self._journal.put(entry.name, entry.value, written=entry.written)
+                    self._taken.add(entry.name)
+                    return intent
+        # Damaged, or its file did not come back for thirty days.
+        self._journal.drop(entry.name)
+        return None
+
+
+def _written(intent: Intent) -> dict[str, Any]:
+    return {"format": FORMAT, **STEP.dump(intent)}
+
+
+def _read_intent(data: Any) -> Intent:
+    if data["format"] not in (OLDER, FORMAT):
+        raise ValueError
+    intent = STEP.load(Intent, {name: data[name] for name in data if name != "format"})
+    if intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
+        raise ValueError
+    # Whatever lies in the folder is untrusted: an intent must not lead to a file outside.
+    for change in intent.changes:
+        segments_of(change.file)
+    return intent
 
 
 # --- landed ---------------------------------------------------------------------------------------

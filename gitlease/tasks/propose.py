@@ -24,12 +24,11 @@ from gitlease.engine.edges import BY_INIT
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import LONGEST_TURN
 from gitlease.git.files import notes_of, read_regular
+from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
 from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import TIMEOUT, Repository, ask
 from gitlease.git.run import run_git
-from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
-from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES, Tasks
 from gitlease.settings.text import (
     SuggestedSettings,
     backlog_numbers,
@@ -39,7 +38,7 @@ from gitlease.settings.text import (
     statuses_of,
     suggest_settings,
 )
-from gitlease.tasks.edit import scalar
+from gitlease.tasks.edit import create_file, scalar
 from gitlease.tasks.reading import (
     MAX_DEPTH,
     field_names,
@@ -50,7 +49,6 @@ from gitlease.tasks.reading import (
     stem_of,
 )
 from gitlease.tasks.scan import MAX_BYTES, OWN, Wanted
-from gitlease.tasks.write import create_file
 
 MAX_FILES = 5_000  # read at most
 MAX_ROOTS = 8

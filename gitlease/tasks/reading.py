@@ -33,9 +33,8 @@ from gitlease.core.resources import (
 )
 from gitlease.engine.ports import TaskList, TaskProblem, doing
 from gitlease.git.files import CACHE, Unreadable, load_json, make_folders, store_json
-from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
-from gitlease.settings.schema import FILE_STEM
-from gitlease.settings.sources import Tasks
+from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
+from gitlease.settings.schema import FILE_STEM, Tasks
 from gitlease.tasks.scan import (
     MAX_BYTES,
     MAX_PATH,

@@ -32,8 +32,7 @@ from gitlease.core.resources import (
 from gitlease.git.files import Unreadable, read_with_status
 from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
 from gitlease.git.repository import PATHS, Repository, ask
-from gitlease.settings.schema import FILE_STEM
-from gitlease.settings.sources import Tasks
+from gitlease.settings.schema import FILE_STEM, Tasks
 
 MAX_FILES = 50_000
 MAX_DEPTH = 40
@@ -437,3 +436,12 @@ def printable(text: str, limit: int = MAX_SHOWN) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def segments_of(file: str) -> list[str]:
+    """The parts of a path relative to the root. Invalid for what leads out of the work tree."""
+    parts = file.split("/")
+    # Case-insensitive disks have `.GIT` for git's own folder.
+    if any(p in ("", ".", "..") or "\0" in p or p.lower() == ".git" for p in parts):
+        raise Invalid(f"{printable(file)} is not a file of this work tree")
+    return parts

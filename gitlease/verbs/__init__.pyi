@@ -1,5 +1,4 @@
 from gitlease.verbs import sentences as sentences
-from gitlease.verbs import task_text as task_text
 from gitlease.verbs.board import BoardRow as BoardRow
 from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section

@@ -19,12 +19,11 @@ from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at, 
 from gitlease.core.ledger import Setback, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
-from gitlease.core.policy import Issues
-from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
+from gitlease.core.resources import WHOLE, Issues, Resource, fold, scopes_overlap
 from gitlease.engine.edges import without_numbers
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.queue import Entry, QueueContext, WhyNot, setbacks, survey, waiters
-from gitlease.engine.reading import history_of
+from gitlease.engine.stepping import history_of
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Result, verb

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease import verbs
 from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
@@ -200,12 +199,10 @@ def claimed_lines(
     found = setback(answer.notes) if len(answer.leases) == 1 else None
     if answer.written or answer.unassigned or found:
         people = door.ledger.edges.rules.people
-        lines += [
-            f"{be}taken over from {name}" for name in verbs.task_text.unassigned(answer, people)
-        ]
-        edits = verbs.task_text.edited(answer) if planned is None else planned
+        lines += [f"{be}taken over from {name}" for name in sentences.unassigned(answer, people)]
+        edits = sentences.edited(answer) if planned is None else planned
         if found:
-            also = (*also, f"{found.last.resource} {verbs.task_text.setback(found, now)}")
+            also = (*also, f"{found.last.resource} {sentences.setback(found, now)}")
     return [*lines, *edits, *also, *(sentences.noted(note, now) for note in answer.notes)]
 
 

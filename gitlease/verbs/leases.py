@@ -12,7 +12,7 @@ from gitlease.core.resources import Resource, fold
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.verbs import parameters as takes
-from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
     AT_A_CLONE,
     LEASE_EXITS,
@@ -184,7 +184,7 @@ def release_verb(
 
     def lines() -> list[str]:
         said = [f"released {sentences.named_in(x, door.ledger.layer)}" for x in answer.leases]
-        said += task_text.edited(answer)
+        said += sentences.edited(answer)
         if all:
             none = ["you hold nothing here: nothing to release"]
             return said + none[: answer.found_nothing]
@@ -195,7 +195,7 @@ def release_verb(
 
 def _not_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> list[str]:
     said = []
-    ended = {fold(view.resource) for view in answer.leases} | task_text.settled(answer)
+    ended = {fold(view.resource) for view in answer.leases} | sentences.settled(answer)
     for resource in dict.fromkeys(resources):
         if {fold(resource.text), resource.key} & ended:
             continue
@@ -257,7 +257,7 @@ def completed(answer: Answer) -> Result:
             + ("" if answer.changed else f" already, by {view.holder}")
             for view in answer.leases
         ]
-        return [*said, *task_text.edited(answer)]
+        return [*said, *sentences.edited(answer)]
 
     return changed(answer, wire.ended(answer), lines, value=())
 

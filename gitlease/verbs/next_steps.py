@@ -14,7 +14,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
 from gitlease.core.resources import WHOLE, fold, scopes_overlap, word_anywhere
-from gitlease.verbs import task_text
+from gitlease.verbs import sentences
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
 
 SHOWN = ("held", "wait_timeout", "not_holder", "unknown_outcome", "lost")
@@ -146,7 +146,7 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)
     if lapsed and error.resource is not None:
         asked = error.to_ask or holder
-        return (task_text.ask(door, error.resource, asked, scope=error.scope),)
+        return (sentences.ask(door, error.resource, asked, scope=error.scope),)
     # An edge is in the way, or will be once an expired lease has lapsed.
     stays = error.by_edge or is_assigned(door, error)
     return (f"ask {holder} to release it",) if stays else ()

@@ -1,206 +1,46 @@
-"""The parameters of all verbs, each declared once: what it is, how it is read, and its help.
+"""The parameters of all verbs, each declared once: what it is, and its help.
 
 A verb's signature names them: ``def renew(door: Door, resources: Resources = (), *, ttl: Ttl)``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from gitlease.core.errors import MAX_WORD, UsageError, check_text
+from gitlease.core.errors import MAX_WORD, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS, parse_duration
 from gitlease.core.lease import MAX_NOTE, MAX_REASON
-from gitlease.core.resources import Resource, parse_scope
-from gitlease.verbs.table import AT_A_CLONE, COMMAND, HTTP, LIBRARY, TOOL, Kind, Parameter
-
-if TYPE_CHECKING:
-    from typing import Annotated
-else:
-
-    class Annotated:
-        """Stands in for that of ``typing``, which takes a hundredth of a command's time here."""
-
-        def __class_getitem__(cls, words):
-            return _Annotation(words[1:])
-
-    class _Annotation:
-        def __init__(self, metadata):
-            self.__metadata__ = metadata
-
-
-MOST_NAMES = 64  # resources of a request, which is one step
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_NAMES}
-_SHORT_TEXTS = {"type": ["array", "string"], "items": _TEXT}
-_TIME = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "examples": ["15m"]}]}
-
-
-def name_of_type(data: Any) -> str:
-    """The type of a value in words of JSON, else its name in Python."""
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
-    kinds |= {int: "a number", float: "a number", type(None): "null"}
-    return kinds.get(type(data), type(data).__name__)
-
-
-def read_text(_door: Any, data: Any, name: str) -> str:
-    """Read a string. UsageError for anything else."""
-    if not isinstance(data, str):
-        raise UsageError(f"{name} must be a string, not {name_of_type(data)}")
-    return data
-
-
-def read_words(data: Any, name: str) -> list[Any]:
-    """Read a list of words; a single word counts as one. UsageError for anything else."""
-    if isinstance(data, str | os.PathLike | Resource):
-        data = [data]
-    if not isinstance(data, Iterable) or isinstance(data, dict | bytes):
-        raise UsageError(f"{name} must be a list of strings, not {name_of_type(data)}")
-    words = [*data]
-    if not 1 <= len(words) <= MOST_NAMES:
-        raise UsageError(f"{name} must have 1 to {MOST_NAMES} entries, not {len(words)}")
-    for word in words:
-        if not isinstance(word, str | os.PathLike | Resource):
-            raise UsageError(f"{name} must be a string, not {name_of_type(word)}")
-    return words
-
-
-def _duration(_door: Any, data: Any, name: str) -> int:
-    if isinstance(data, timedelta):
-        return parse_duration(f"{data.total_seconds():f}", what=name)
-    # To Python, true is an int as well.
-    if isinstance(data, bool) or not isinstance(data, str | int):
-        known = name_of_type(data)
-        raise UsageError(f"{name} must be seconds, or a duration such as 15m, not {known}")
-    return parse_duration(str(data), what=name)
-
-
-def _since(door: Any, data: Any, name: str) -> int:
-    if isinstance(data, str | date):
-        with contextlib.suppress(ValueError):
-            at = datetime.fromisoformat(str(data))
-            return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * MS)
-    try:
-        now: datetime = door.now()
-        return round(now.timestamp() * MS) - _duration(door, data, name) * MS
-    except UsageError:
-        expected = "a time (2026-01-31, 2026-01-31T10:00Z) or a duration (2d)"
-        raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}") from None
-
-
-def number_up_to(most: int | None = None) -> Callable[[Any, Any, str], int]:
-    expected = f"a number from 1 to {most}" if most else "a positive whole number"
-
-    def read(_door: Any, data: Any, name: str) -> int:
-        text = "" if isinstance(data, bool) else str(data)
-        # Other scripts have digits too, and int() refuses numbers that are very long.
-        number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
-        if not 1 <= number <= (most or number):
-            raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}")
-        return number
-
-    return read
-
-
-def _switch(_door: Any, data: Any, name: str) -> bool:
-    if not isinstance(data, bool):
-        raise UsageError(f"{name} must be true or false, not {name_of_type(data)}")
-    return data
-
-
-def _text(what: str, limit: int, *, lines: bool = False) -> Kind:
-    def read(door: Any, data: Any, name: str) -> str:
-        return check_text(read_text(door, data, what), what=what, limit=limit, lines=lines)
-
-    schema = {**_TEXT, "minLength": 1, "maxLength": limit}
-    return Kind(read=read, schema=schema, tool_schema=_TEXT, python="str", metavar="TEXT")
-
-
-def _resource(door: Any, data: Any, name: str) -> Resource:
-    words = [data] if not isinstance(data, list) else data
-    if len(words) != 1:
-        raise UsageError("this takes one resource at a time")
-    found: Resource = door.resources(words)[0]
-    return found
-
-
-def _resources(*, claiming: bool) -> Callable[[Any, Any, str], list[Resource]]:
-    def read(door: Any, data: Any, name: str) -> list[Resource]:
-        found: list[Resource] = door.resources(read_words(data, name), claiming=claiming)
-        return found
-
-    return read
-
-
-def _texts(door: Any, data: Any, name: str) -> list[str]:
-    return [read_text(door, one, name) for one in data]
-
-
-def _paths(door: Any, data: Any, name: str) -> list[Resource]:
-    found: list[Resource] = door.paths(read_words(data, name))
-    return found
-
-
-RESOURCE = Kind(
-    read=_resource,
-    schema=_TEXT,
-    python="ResourceLike",
-    metavar="RESOURCE",
-    at_door=True,
-    complete="known_names",
-)
-RESOURCES = replace(
+from gitlease.core.resources import Resource
+from gitlease.verbs.table import (
+    AT_A_CLONE,
+    COMMAND,
+    DURATION,
+    HOLDER,
+    HTTP,
+    LIBRARY,
+    NUMBER,
+    PATHS,
     RESOURCE,
-    read=_resources(claiming=False),
-    schema=_TEXTS,
-    tool_schema=_SHORT_TEXTS,
-    python="Iterable[ResourceLike]",
-    many=True,
+    RESOURCES,
+    SCOPE,
+    SHORT_TEXTS,
+    SINCE,
+    SWITCH,
+    TEXT,
+    TOOL,
+    WANTED,
+    Annotated,
+    Kind,
+    Parameter,
+    read_duration,
+    read_text,
+    read_texts,
+    read_words,
+    text_kind,
 )
-WANTED = replace(RESOURCES, read=_resources(claiming=True))
-PATHS = replace(RESOURCES, read=_paths, python="Iterable[StrPath]", metavar="P", complete="files")
-DURATION = Kind(
-    read=_duration,
-    schema=_TIME,
-    tool_schema={"type": ["string", "integer"]},
-    python="Duration",
-    metavar="D",
-)
-SWITCH = Kind(
-    read=_switch,
-    schema={"type": "boolean", "default": False},
-    tool_schema={"type": "boolean"},
-    python="bool",
-    switch=True,
-)
-SINCE = Kind(
-    read=_since,
-    schema=_TEXT,
-    python="Duration | datetime",
-    metavar="T",
-)
-NUMBER = Kind(
-    read=number_up_to(),
-    schema={"type": "integer", "minimum": 1},
-    tool_schema={"type": "integer"},
-    python="int",
-    metavar="N",
-)
-SCOPE = Kind(
-    read=lambda *given: parse_scope(read_text(*given)), schema=_TEXT, python="str", metavar="S"
-)
-TEXT = Kind(read=read_text, schema=_TEXT, python="str", metavar="TEXT")
-HOLDER = Kind(
-    read=lambda *given: check_text(read_text(*given), what="a holder"),
-    schema=_TEXT,
-    python="str",
-    metavar="H",
-)
+
 _WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
 
 # --- resources ------------------------------------------------------------------------------------
@@ -253,7 +93,7 @@ StopAfter = Annotated[int | None, _TIMEOUT.but("Stop after this long (default: n
 Reason = Annotated[
     str | None,
     Parameter(
-        kind=_text("reason", MAX_REASON),
+        kind=text_kind("reason", MAX_REASON),
         about="Why; shown to anyone who is refused.",
         tool="Shown to others.",
     ),
@@ -261,10 +101,10 @@ Reason = Annotated[
 RevokeReason = Annotated[
     str,
     Parameter(
-        kind=_text("reason", MAX_REASON), about="Why; shown to the holder.", option="--reason"
+        kind=text_kind("reason", MAX_REASON), about="Why; shown to the holder.", option="--reason"
     ),
 ]
-NOTE = _text("note", MAX_NOTE, lines=True)
+NOTE = text_kind("note", MAX_NOTE, lines=True)
 _NOTE = Parameter(kind=NOTE, tool="How far you got, for the next holder.")
 NextNote = Annotated[str | None, _NOTE.but("Leave a note for the next holder.")]
 ParkNote = Annotated[str | None, _NOTE.but("Leave a note for the next session.")]
@@ -347,12 +187,12 @@ Record = Annotated[
 
 STATUS = Kind(
     read=read_text,
-    schema=_TEXT,
+    schema=TEXT.schema,
     python="str",
     metavar="STATUS",
     complete="known_statuses",
 )
-Title = Annotated[str, Parameter(kind=_text("the title", MAX_REASON), metavar="TITLE")]
+Title = Annotated[str, Parameter(kind=text_kind("the title", MAX_REASON), metavar="TITLE")]
 NewId = Annotated[
     Resource | None,
     Parameter(kind=RESOURCE, about="The task's id (default: the next one).", option="--id"),
@@ -360,7 +200,7 @@ NewId = Annotated[
 DependsOn = Annotated[
     Sequence[Resource],
     Parameter(
-        kind=replace(RESOURCES, tool_schema=_SHORT_TEXTS),
+        kind=replace(RESOURCES, tool_schema=SHORT_TEXTS),
         about="A task that has to be done before.",
         tool="Tasks to be done before.",
         option="--depends-on",
@@ -373,7 +213,7 @@ TaskPaths = Annotated[
 Priority = Annotated[
     str | None,
     Parameter(
-        kind=_text("the priority", MAX_WORD),
+        kind=text_kind("the priority", MAX_WORD),
         about="Its priority, as other tasks have them.",
         metavar="P",
     ),
@@ -400,9 +240,7 @@ def _way(door: Any, data: Any, name: str) -> str:
 WAYS = ("rebase", "merge")
 _BY = 'Literal["rebase", "merge"]'
 _WAY = Kind(read=_way, schema={"enum": [*WAYS]}, python=_BY, metavar="rebase|merge")
-COMMAND_WORDS = Kind(
-    read=_command, schema=_SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD"
-)
+COMMAND_WORDS = Kind(read=_command, schema=SHORT_TEXTS, python="str | Sequence[str]", metavar="CMD")
 Base = Annotated[
     str | None, _WORD.but("Land on this branch (default: the remote's main branch).", metavar="B")
 ]
@@ -441,13 +279,13 @@ def _park(door: Any, data: Any, name: str) -> int | bool:
     if data is True or data == "":
         return True
     try:
-        return _duration(door, data, name)
+        return read_duration(door, data, name)
     except UsageError as error:
         raise error.with_(hints=(f"name the session before {door.option(name)}",)) from None
 
 
 SessionId = Annotated[
-    str | None, Parameter(kind=replace(_text("the session", MAX_WORD), metavar="ID"))
+    str | None, Parameter(kind=replace(text_kind("the session", MAX_WORD), metavar="ID"))
 ]
 EndAll = Annotated[bool, _ALL.but("End all your sessions.")]
 ReleaseToo = Annotated[bool, _SWITCH.but("Also unassign yourself from the tasks.")]
@@ -516,7 +354,7 @@ LedgerCommit = Annotated[
 SeenTips = Annotated[
     Sequence[str],
     Parameter(
-        kind=replace(TEXT, read=_texts, python="Iterable[str]", many=True),
+        kind=replace(TEXT, read=read_texts, python="Iterable[str]", many=True),
         about="A commit seen at the ledger's ref.",
         option="--tip",
         metavar="COMMIT",

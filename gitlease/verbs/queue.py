@@ -12,9 +12,9 @@ from gitlease.core.ledger import Ticket
 from gitlease.core.resources import WHOLE, Resource, scopes_overlap
 from gitlease.engine.answers import FoundTask, QueueReading
 from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.verbs import parameters as takes
-from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs import sentences, wire
 from gitlease.verbs.reading import NOBODY, whose
 from gitlease.verbs.table import READING_EXITS, Details, Door, Result, Table, verb
 
@@ -61,7 +61,7 @@ def queue_verb(
         )
     reading = door.queue.queue(ref=ref, cached=cached)
     shown = [e for e in reading.entries if all or e.claimable]
-    away = "" if all else task_text.not_here(reading.entries)
+    away = "" if all else sentences.not_here(reading.entries)
     part: dict[str, object] = {} if ref is None else {"ref": ref}
     return Result(
         body={
@@ -75,8 +75,8 @@ def queue_verb(
                     (
                         e.task.resource.text,
                         *_columns(e.task),
-                        task_text.listed(e.waits_for),
-                        task_text.why_not(e, door.now()),
+                        sentences.listed(e.waits_for),
+                        sentences.why_not(e, door.now()),
                     )
                     for e in shown
                 ],
@@ -96,7 +96,7 @@ def queue_verb(
 
 def _left_alone(door: Door, reading: QueueReading) -> list[str]:
     now = door.now()
-    return [f"{x.task.resource}: {task_text.why_not(x, now)}" for x in reading.left_alone]
+    return [f"{x.task.resource}: {sentences.why_not(x, now)}" for x in reading.left_alone]
 
 
 def _after_setback(door: Door, failed: Sequence[Entry]) -> Iterable[Hint]:
@@ -113,7 +113,7 @@ def _carried_table(door: Door, reading: QueueReading) -> Table:
         waits_for = waits.get(carry.task.resource.key, ()) if carry.task else ()
         priority, status, _, title = _columns(carry.task) if carry.task else ("",) * 4
         head = (carry.resource, _how(door, carry), priority, status, title)
-        return (*head, task_text.listed(waits_for))
+        return (*head, sentences.listed(waits_for))
 
     return Table(
         headings=OWN_HEADINGS,
@@ -125,14 +125,14 @@ def _carried_table(door: Door, reading: QueueReading) -> Table:
 
 def _how(door: Door, carry: Carry) -> str:
     """Return the state of a carried task's lease, with its layer if that is another one."""
-    text, view = task_text.how(carry, door.now()), carry.lease
+    text, view = sentences.how(carry, door.now()), carry.lease
     other = view is not None and view.layer != door.ledger.layer
     return f"{text}, in layer {view.layer}" if view is not None and other else text
 
 
 def _columns(task: Task) -> tuple[str, ...]:
-    status, priority, title = map(task_text.one_line, (task.status, task.priority, task.title))
-    return (priority, status, task_text.listed(task.everyone), title)
+    status, priority, title = map(sentences.one_line, (task.status, task.priority, task.title))
+    return (priority, status, sentences.listed(task.everyone), title)
 
 
 NEXT = 5  # tasks that may come next
@@ -199,22 +199,22 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
     now, actor, layer = door.now(), door.ledger.actor, door.ledger.layer
     run = f"session {actor.session}" if actor.session else "no session"
     yield f"you are {actor.holder or NOBODY}, {run}"
-    own, elsewhere = task_text.by_session(reading, [actor.session] if actor.session else [])
-    carrying = [(c.resource, _how(door, c), task_text.titled(c.task)) for c in own]
+    own, elsewhere = sentences.by_session(reading, [actor.session] if actor.session else [])
+    carrying = [(c.resource, _how(door, c), sentences.titled(c.task)) for c in own]
     yield from _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
     others = [
-        f"{sentences.named_in(x, layer)}: {task_text.held_elsewhere(x, now)}" for x in elsewhere
+        f"{sentences.named_in(x, layer)}: {sentences.held_elsewhere(x, now)}" for x in elsewhere
     ]
     yield from _section("your other sessions", others, CARRIED)
-    taken = [task_text.was_taken(t, now) for t in reading.taken]
+    taken = [sentences.was_taken(t, now) for t in reading.taken]
     yield from _section("taken from you", taken, TAKEN)
     notes = list[str]()
     for note in reading.notes:
-        text = task_text.one_line(sentences.noted(note, now))
+        text = sentences.one_line(sentences.noted(note, now))
         short = f"{text[:LONGEST_NOTE]}… (in full: show {note.resource})"
         notes.append(text if len(text) <= LONGEST_NOTE else short)
     yield from _section("notes", notes, NOTES)
-    away = task_text.not_here(reading.entries)
+    away = sentences.not_here(reading.entries)
     nothing = f"nothing to claim: {away}" if away else "nothing to claim"
     yield from _section("next", _aligned(map(_next, reading.next_up)), NEXT, otherwise=nothing)
     yield from _section("left alone", _left_alone(door, reading), NEXT)
@@ -243,9 +243,9 @@ def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def _next(entry: Entry) -> tuple[str, ...]:
-    task, waiting = entry.task, task_text.waiting(entry.waits_for)
-    title = task_text.titled(task), f"({waiting})" if waiting else ""
-    return (task.resource.text, task_text.one_line(task.priority), *title)
+    task, waiting = entry.task, sentences.waiting(entry.waits_for)
+    title = sentences.titled(task), f"({waiting})" if waiting else ""
+    return (task.resource.text, sentences.one_line(task.priority), *title)
 
 
 ENDED_SHOWN = 3  # lines for people; JSON has all of them
@@ -288,7 +288,7 @@ def show_verb(
 
     def lines() -> Iterable[str | Details]:
         now, actor = door.now(), door.ledger.actor
-        task = task_text.facts(entry.task, entry.waits_for) if entry else []
+        task = sentences.facts(entry.task, entry.waits_for) if entry else []
         first, *others = [_facts(view, actor, now) for view in views] or [[]]
         yield Details(rows=[*task, *first])
         yield from (Details(rows=block) for block in others)
@@ -298,7 +298,7 @@ def show_verb(
             if not known and door.needs_any(resource.text):
                 yield "no task file and no record has this name"
         if entry and entry.setback and (views or not failed):
-            yield f"{entry.task.resource} {task_text.setback(entry.setback, now)}"
+            yield f"{entry.task.resource} {sentences.setback(entry.setback, now)}"
         yield from (sentences.noted(note, now) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             yield sentences.in_line(place, ticket, now)
@@ -316,7 +316,7 @@ def show_verb(
         lines=lines,
         leases=views,
         warnings=(*reading.warnings, *found.warnings),
-        hints=(task_text.ask(door, resource.text, who, scope=scope),) if who is not None else (),
+        hints=(sentences.ask(door, resource.text, who, scope=scope),) if who is not None else (),
         then=[*_after_setback(door, [entry] if failed and entry else [])],
     )
 
@@ -330,7 +330,7 @@ def _unleased(
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
     if entry is None or elsewhere or entry.why_not is None:
         return sentences.unleased(str(name), tickets)
-    return f"{name} has no lease: {task_text.why_not(entry, now)}"
+    return f"{name} has no lease: {sentences.why_not(entry, now)}"
 
 
 def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]]:

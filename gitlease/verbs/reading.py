@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from gitlease import runs, wiring
-from gitlease.core.instant import humanize_duration
+from gitlease.core.instant import glance, humanize_duration
 from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.core.resources import WHOLE
 from gitlease.engine.answers import EndedLease, Reading
-from gitlease.engine.reading import read_leases, read_log
+from gitlease.engine.stepping import read_leases, read_log
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
@@ -97,7 +97,7 @@ def _leases_table(
 
 
 def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
-    in_words = sentences.glance(abs(view.expires_in))
+    in_words = glance(abs(view.expires_in))
     left = f"in {in_words}" if view.expires_in > 0 else f"{in_words} ago"
     left += f", {sentences.lapsing(view, now)}" if view.is_lapsing(now) else ""
     place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
@@ -112,7 +112,7 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
 
 
 def _ended_row(one: EndedLease, ours: str, now: datetime) -> tuple[str, ...]:
-    ago = f"{sentences.glance(max(0, int(now.timestamp()) - one.ended_at // 1_000))} ago"
+    ago = f"{glance(max(0, int(now.timestamp()) - one.ended_at // 1_000))} ago"
     scope = "" if one.scope == WHOLE else one.scope
     head = (ours, one.resource, scope, one.holder, one.session or "")
     return (*head, one.state.value, ago, "", one.reason or "")

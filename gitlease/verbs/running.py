@@ -30,13 +30,19 @@ from gitlease.verbs.claiming import claim_options, claimed_lines
 from gitlease.verbs.table import (
     AT_A_CLONE,
     COMMAND,
+    DURATION,
     LEASE_EXITS,
     LIBRARY,
+    NUMBER,
+    RESOURCES,
+    SWITCH,
+    TEXT,
     DoorOfClone,
     Kind,
     Parameter,
     Result,
     find_verb,
+    number_up_to,
     verb,
 )
 
@@ -64,14 +70,14 @@ def _listener(_door: Any, data: Any, name: str) -> Any:
 
 MOST_JOBS, MOST_SHARED = 64, 100  # at once; lines of a log in a note
 _OF_PROGRAM = frozenset({LIBRARY})
-_SWITCH = Parameter(kind=takes.SWITCH)
-_COUNT = Parameter(kind=takes.NUMBER)
+_SWITCH = Parameter(kind=SWITCH)
+_COUNT = Parameter(kind=NUMBER)
 CommandLine = Annotated[
     tuple[str, ...],
     Parameter(
         kind=Kind(
             read=_command_line,
-            schema=takes.RESOURCES.schema,
+            schema=RESOURCES.schema,
             python="Sequence[str]",
             metavar="CMD",
             many=True,
@@ -86,14 +92,14 @@ NoteAtEnd = Annotated[
 Grace = Annotated[
     int | None,
     Parameter(
-        kind=takes.DURATION,
+        kind=DURATION,
         about="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
     ),
 ]
 Folder = Annotated[
     str | None,
     Parameter(
-        kind=Kind(read=_folder, schema=takes.TEXT.schema, python="StrPath"),
+        kind=Kind(read=_folder, schema=TEXT.schema, python="StrPath"),
         about="Its folder (default: the current one).",
         doors=_OF_PROGRAM,
     ),
@@ -101,7 +107,7 @@ Folder = Annotated[
 Jobs = Annotated[
     int,
     Parameter(
-        kind=replace(takes.NUMBER, read=takes.number_up_to(MOST_JOBS)),
+        kind=replace(NUMBER, read=number_up_to(MOST_JOBS)),
         about=f"Number of tasks at once (1 to {MOST_JOBS}; default: 1).",
         option="-j --jobs",
     ),
@@ -110,7 +116,7 @@ WorkTrees = Annotated[bool, _SWITCH.but("Give each task its own linked work tree
 PoolBase = Annotated[
     str | None,
     Parameter(
-        kind=takes.TEXT,
+        kind=TEXT,
         about="With --worktrees: where branches start (default: the remote's main branch).",
         metavar="REF",
     ),
@@ -136,12 +142,12 @@ MaxFailures = Annotated[int | None, _COUNT.but("Take no new tasks once N have fa
 Budget = Annotated[int | None, _COUNT.but("Take no new tasks once N were taken.")]
 LongestRun = Annotated[
     int | None,
-    Parameter(kind=takes.DURATION, about="Stop a command that takes longer, as a failure."),
+    Parameter(kind=DURATION, about="Stop a command that takes longer, as a failure."),
 ]
 ShareLog = Annotated[
     int,
     Parameter(
-        kind=replace(takes.NUMBER, read=takes.number_up_to(MOST_SHARED)),
+        kind=replace(NUMBER, read=number_up_to(MOST_SHARED)),
         about="Add the last N lines (1 to 100) of a failed command's log to its note.",
     ),
 ]

@@ -11,7 +11,7 @@ from gitlease.engine import sessions
 from gitlease.engine.answers import Answer
 from gitlease.engine.sessions import OwnSession
 from gitlease.verbs import parameters as takes
-from gitlease.verbs import sentences, task_text, wire
+from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
     AT_A_CLONE,
     LEASE_EXITS,
@@ -229,4 +229,4 @@ def _ended_lines(door: Door, answer: Answer) -> list[str]:
         if view.state == "released"
         else f"ended {sentences.named_in(view, layer)}, which stays assigned to you"
         for view in answer.leases
-    ] + task_text.edited(answer)
+    ] + sentences.edited(answer)

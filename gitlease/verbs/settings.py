@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from gitlease import engine, wiring
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError
 from gitlease.core.instant import parse_duration
-from gitlease.core.policy import KEYS, Issues, check_change, policy_words
+from gitlease.core.policy import KEYS, check_change, policy_words
+from gitlease.core.resources import Issues
 from gitlease.engine import acts
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import wire
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Table, verb

@@ -2,23 +2,26 @@
 
 A door (the command line, the library, the gateway, the tool server) reads the parameters of a verb
 from here, calls it with a ``Door`` and the given values, and prints its ``Result`` in its own form.
+A parameter's kind says how it is read at each of them; ``parameters.py`` lists the parameters.
 Nothing here imports ``inspect``, because every command pays for what it loads.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease import core, engine, runs, verbs, wiring
-from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError
+from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError, check_text
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import moment_of
-from gitlease.core.resources import Resource, parse_resource, path_resource
+from gitlease.core.instant import MS, moment_of, parse_duration
+from gitlease.core.resources import Resource, parse_resource, parse_scope, path_resource
 
 Act = Callable[["engine.LedgerSession", Sequence[Resource]], "engine.Answer"]
 
@@ -304,6 +307,197 @@ class Parameter:
     def words(self) -> str:
         """Its option or options as typed on the command line."""
         return self.option or "--" + self.name.replace("_", "-")
+
+
+# --- kinds of parameters, and how each is read ----------------------------------------------------
+
+if TYPE_CHECKING:
+    from typing import Annotated as Annotated
+else:
+
+    class Annotated:
+        """Stands in for that of ``typing``, which takes a hundredth of a command's time here."""
+
+        def __class_getitem__(cls, words):
+            return _Annotation(words[1:])
+
+    class _Annotation:
+        def __init__(self, metadata):
+            self.__metadata__ = metadata
+
+
+MOST_NAMES = 64  # resources of a request, which is one step
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_NAMES}
+SHORT_TEXTS = {"type": ["array", "string"], "items": _TEXT}
+_TIME = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "examples": ["15m"]}]}
+
+
+def name_of_type(data: Any) -> str:
+    """The type of a value in words of JSON, else its name in Python."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    kinds |= {int: "a number", float: "a number", type(None): "null"}
+    return kinds.get(type(data), type(data).__name__)
+
+
+def read_text(_door: Any, data: Any, name: str) -> str:
+    """Read a string. UsageError for anything else."""
+    if not isinstance(data, str):
+        raise UsageError(f"{name} must be a string, not {name_of_type(data)}")
+    return data
+
+
+def read_words(data: Any, name: str) -> list[Any]:
+    """Read a list of words; a single word counts as one. UsageError for anything else."""
+    if isinstance(data, str | os.PathLike | Resource):
+        data = [data]
+    if not isinstance(data, Iterable) or isinstance(data, dict | bytes):
+        raise UsageError(f"{name} must be a list of strings, not {name_of_type(data)}")
+    words = [*data]
+    if not 1 <= len(words) <= MOST_NAMES:
+        raise UsageError(f"{name} must have 1 to {MOST_NAMES} entries, not {len(words)}")
+    for word in words:
+        if not isinstance(word, str | os.PathLike | Resource):
+            raise UsageError(f"{name} must be a string, not {name_of_type(word)}")
+    return words
+
+
+def read_duration(_door: Any, data: Any, name: str) -> int:
+    """Read seconds, or a duration as people write it. UsageError for anything else."""
+    if isinstance(data, timedelta):
+        return parse_duration(f"{data.total_seconds():f}", what=name)
+    # To Python, true is an int as well.
+    if isinstance(data, bool) or not isinstance(data, str | int):
+        known = name_of_type(data)
+        raise UsageError(f"{name} must be seconds, or a duration such as 15m, not {known}")
+    return parse_duration(str(data), what=name)
+
+
+def _since(door: Any, data: Any, name: str) -> int:
+    if isinstance(data, str | date):
+        with contextlib.suppress(ValueError):
+            at = datetime.fromisoformat(str(data))
+            return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * MS)
+    try:
+        now: datetime = door.now()
+        return round(now.timestamp() * MS) - read_duration(door, data, name) * MS
+    except UsageError:
+        expected = "a time (2026-01-31, 2026-01-31T10:00Z) or a duration (2d)"
+        raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}") from None
+
+
+def number_up_to(most: int | None = None) -> Callable[[Any, Any, str], int]:
+    """A reader of positive numbers."""
+    expected = f"a number from 1 to {most}" if most else "a positive whole number"
+
+    def read(_door: Any, data: Any, name: str) -> int:
+        text = "" if isinstance(data, bool) else str(data)
+        # Other scripts have digits too, and int() refuses numbers that are very long.
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+        if not 1 <= number <= (most or number):
+            raise UsageError(f"invalid {name} {str(data)[:40]!r}: expected {expected}")
+        return number
+
+    return read
+
+
+def _switch(_door: Any, data: Any, name: str) -> bool:
+    if not isinstance(data, bool):
+        raise UsageError(f"{name} must be true or false, not {name_of_type(data)}")
+    return data
+
+
+def text_kind(what: str, limit: int, *, lines: bool = False) -> Kind:
+    """The kind of a text of at most ``limit`` characters, in one line or several."""
+
+    def read(door: Any, data: Any, name: str) -> str:
+        return check_text(read_text(door, data, what), what=what, limit=limit, lines=lines)
+
+    schema = {**_TEXT, "minLength": 1, "maxLength": limit}
+    return Kind(read=read, schema=schema, tool_schema=_TEXT, python="str", metavar="TEXT")
+
+
+def _resource(door: Any, data: Any, name: str) -> Resource:
+    words = [data] if not isinstance(data, list) else data
+    if len(words) != 1:
+        raise UsageError("this takes one resource at a time")
+    found: Resource = door.resources(words)[0]
+    return found
+
+
+def _resources(*, claiming: bool) -> Callable[[Any, Any, str], list[Resource]]:
+    def read(door: Any, data: Any, name: str) -> list[Resource]:
+        found: list[Resource] = door.resources(read_words(data, name), claiming=claiming)
+        return found
+
+    return read
+
+
+def read_texts(door: Any, data: Any, name: str) -> list[str]:
+    """Read a list of strings. UsageError for anything else in it."""
+    return [read_text(door, one, name) for one in data]
+
+
+def _paths(door: Any, data: Any, name: str) -> list[Resource]:
+    found: list[Resource] = door.paths(read_words(data, name))
+    return found
+
+
+RESOURCE = Kind(
+    read=_resource,
+    schema=_TEXT,
+    python="ResourceLike",
+    metavar="RESOURCE",
+    at_door=True,
+    complete="known_names",
+)
+RESOURCES = replace(
+    RESOURCE,
+    read=_resources(claiming=False),
+    schema=_TEXTS,
+    tool_schema=SHORT_TEXTS,
+    python="Iterable[ResourceLike]",
+    many=True,
+)
+WANTED = replace(RESOURCES, read=_resources(claiming=True))
+PATHS = replace(RESOURCES, read=_paths, python="Iterable[StrPath]", metavar="P", complete="files")
+DURATION = Kind(
+    read=read_duration,
+    schema=_TIME,
+    tool_schema={"type": ["string", "integer"]},
+    python="Duration",
+    metavar="D",
+)
+SWITCH = Kind(
+    read=_switch,
+    schema={"type": "boolean", "default": False},
+    tool_schema={"type": "boolean"},
+    python="bool",
+    switch=True,
+)
+SINCE = Kind(
+    read=_since,
+    schema=_TEXT,
+    python="Duration | datetime",
+    metavar="T",
+)
+NUMBER = Kind(
+    read=number_up_to(),
+    schema={"type": "integer", "minimum": 1},
+    tool_schema={"type": "integer"},
+    python="int",
+    metavar="N",
+)
+SCOPE = Kind(
+    read=lambda *given: parse_scope(read_text(*given)), schema=_TEXT, python="str", metavar="S"
+)
+TEXT = Kind(read=read_text, schema=_TEXT, python="str", metavar="TEXT")
+HOLDER = Kind(
+    read=lambda *given: check_text(read_text(*given), what="a holder"),
+    schema=_TEXT,
+    python="str",
+    metavar="H",
+)
 
 
 class Whole(str):

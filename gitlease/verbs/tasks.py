@@ -17,7 +17,7 @@ from gitlease.engine.edges import Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import WhyNot, is_ranked
 from gitlease.verbs import parameters as takes
-from gitlease.verbs import task_text, wire
+from gitlease.verbs import sentences, wire
 from gitlease.verbs.claiming import LENGTHS, claim_options, claimed
 from gitlease.verbs.leases import completed
 from gitlease.verbs.table import (
@@ -78,9 +78,9 @@ def next_verb(
     entry = reading.next_up[0]
     task, view = entry.task, entry.lease
     name, part = task.resource.text, dict[str, object]()
-    facts = task_text.facts(task, entry.waits_for)
+    facts = sentences.facts(task, entry.waits_for)
     if entry.parked and view is not None:
-        facts.append(("lease", task_text.why_not(entry, door.now())))
+        facts.append(("lease", sentences.why_not(entry, door.now())))
         part = {} if view.scope == WHOLE else {"scope": view.scope}
     claim_it = Hint("claim", {"resources": [name]} | part)
     return Result(
@@ -106,12 +106,12 @@ def _claim_next(door: Door, **terms: Any) -> Result:
     # Of a request made again, the door knows only the lease, and the task may be gone by now.
     picked = next(iter(tasks), None)
     task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
-    said = (task_text.titled(task), f"in {task_text.path(task.file)}") if task else ()
+    said = (sentences.titled(task), f"in {sentences.path(task.file)}") if task else ()
     return claimed(
         door,
         answer,
         more={"task": wire.task(task, resource=name, waits_for=waits_for)},
-        also=[", ".join(text for text in (*said, task_text.waiting(waits_for)) if text)],
+        also=[", ".join(text for text in (*said, sentences.waiting(waits_for)) if text)],
     )
 
 
@@ -189,7 +189,7 @@ def set_verb(
     task = door.ledger.edges.task(resource)
     try:
         if not done:
-            return _set(door, resource, new, task_text.path(task.file), commit=commit)
+            return _set(door, resource, new, sentences.path(task.file), commit=commit)
         answer = door.act(
             "done",
             [resource],
@@ -216,7 +216,7 @@ def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool
     return changed(
         answer,
         wire.ended(answer),
-        lambda: task_text.edited(answer) or [already],
+        lambda: sentences.edited(answer) or [already],
         hints=(again,) if finished else (),
     )
 
@@ -269,7 +269,7 @@ def add_verb(
     name = task.resource.text
     return Result(
         body={"status": "added", "task": wire.task(task), "file": task.file},
-        lines=lambda: [f"added {name} in {task_text.path(task.file)}: commit it"],
+        lines=lambda: [f"added {name} in {sentences.path(task.file)}: commit it"],
         value=task,
         warnings=warnings,
         then=(Hint("claim", {"resources": [name]}, "to work on it yourself"),),

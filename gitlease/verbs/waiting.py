@@ -7,7 +7,7 @@ from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources import WHOLE, fold
 from gitlease.engine import claim as engine
-from gitlease.engine.answers import told_by
+from gitlease.engine.ledger_session import told_by
 from gitlease.engine.watch import Watcher
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire

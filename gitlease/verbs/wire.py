@@ -9,7 +9,7 @@ from typing import Any
 
 from gitlease import core, engine, push, runs, verbs, wiring
 from gitlease.core.errors import GitleaseError
-from gitlease.core.instant import rfc3339
+from gitlease.core.instant import rfc3339, utc_text
 from gitlease.core.resources import Resource
 from gitlease.verbs import sentences
 from gitlease.verbs.table import exit_of
@@ -363,7 +363,7 @@ def access(token: Any, now: int) -> Document:
 def seconds(at: datetime, *, round_up: bool = False) -> str:
     """Format as UTC, RFC 3339 with ``Z``, in whole seconds."""
     up = timedelta(seconds=1) if round_up and at.microsecond else timedelta()
-    return sentences.rfc3339(at + up)
+    return utc_text(at + up)
 
 
 def _value(value: Any) -> Any:

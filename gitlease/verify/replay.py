@@ -13,10 +13,10 @@ from typing import cast
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
+from gitlease.core.lease import History, Rule
 from gitlease.core.ledger import MAX_STEP, Ledger
 from gitlease.core.moves.operations import Claim, Complete, Outcome
 from gitlease.core.moves.transitions import Applied, Illegal, StepRecord, check_nonces, repeat
-from gitlease.core.policy import History, Rule
 from gitlease.git.objects import GitObjects
 from gitlease.git.repository import Pieces, Repository, ask, refusal
 from gitlease.server.receive import repeat_step, step_record

@@ -19,10 +19,6 @@ from gitlease.wiring.hooks import HookContext as HookContext
 from gitlease.wiring.hooks import has_hooks as has_hooks
 from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.hooks import probe_answer as probe_answer
-from gitlease.wiring.landing import Landing as Landing
-from gitlease.wiring.landing import beat as beat
-from gitlease.wiring.landing import end_at_start as end_at_start
-from gitlease.wiring.landing import end_landed as end_landed
 from gitlease.wiring.push import land as land
 from gitlease.wiring.push import open_push as open_push
 from gitlease.wiring.push import pool_finisher as pool_finisher
@@ -43,6 +39,9 @@ from gitlease.wiring.workspace import Found as Found
 from gitlease.wiring.workspace import Repository as Repository
 from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import Workspace as Workspace
+from gitlease.wiring.workspace import beat as beat
+from gitlease.wiring.workspace import end_at_start as end_at_start
+from gitlease.wiring.workspace import end_landed as end_landed
 from gitlease.wiring.workspace import find_repository as find_repository
 from gitlease.wiring.workspace import open_workspace as open_workspace
 from gitlease.wiring.workspace import proposed_settings as proposed_settings

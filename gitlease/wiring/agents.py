@@ -34,8 +34,7 @@ from gitlease.settings.identity import (
     resolve_identity,
     short_number,
 )
-from gitlease.settings.schema import FILE, read_session
-from gitlease.settings.sources import checked
+from gitlease.settings.schema import FILE, checked, read_session
 from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
 

@@ -28,8 +28,7 @@ from gitlease.git.history import commit_ids
 from gitlease.git.repository import GitFailed, Repository, discover, is_id, without_secrets
 from gitlease.git.run import SystemClock
 from gitlease.guard.commits import CommitReader
-from gitlease.settings.schema import Found
-from gitlease.settings.sources import Settings, load_settings, remotes_of_work
+from gitlease.settings.schema import Found, Settings, load_settings, remotes_of_work
 from gitlease.settings.text import committed_settings
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place

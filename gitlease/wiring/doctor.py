@@ -28,9 +28,8 @@ from typing import Any
 from gitlease.core.errors import Denied, GitleaseError, Hint, Invalid, Unavailable, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, format_duration
-from gitlease.core.lease import State
+from gitlease.core.lease import DEFAULT_POLICY, State
 from gitlease.core.moves.operations import Barrier, Renew
-from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources import Resource
 from gitlease.engine.ports import Change, Snapshot, Swapped
 from gitlease.engine.queue import problem_messages, unknown_statuses

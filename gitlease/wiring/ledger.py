@@ -20,8 +20,8 @@ from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
-from gitlease.settings.schema import Found
-from gitlease.settings.sources import (
+from gitlease.settings.schema import (
+    Found,
     Location,
     Settings,
     load_settings,

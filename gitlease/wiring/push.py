@@ -9,8 +9,7 @@ from gitlease import engine, push, runs, wiring
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.git.pushes import commit_of
-from gitlease.git.repository import CHECKOUT, ask, fit_name
+from gitlease.git.repository import CHECKOUT, ask, commit_of, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
 from gitlease.runs.heartbeat import heartbeat_of, kept

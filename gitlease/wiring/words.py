@@ -18,20 +18,22 @@ from urllib.parse import quote, unquote
 from gitlease import wiring
 from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
 from gitlease.core.lease import same_person
-from gitlease.core.policy import Issues, issue_resource, reads_as_issue
 from gitlease.core.resources import (
     PATH_PREFIX,
+    Issues,
     Resource,
     check_braces,
     covers,
     fold,
+    issue_resource,
     parse,
     parse_resource,
     path_resource,
+    reads_as_issue,
     resolve_path,
 )
 from gitlease.git.repository import Repository, ask
-from gitlease.settings.sources import remotes_of_work
+from gitlease.settings.schema import remotes_of_work
 
 _WILDCARD = re.compile(r"[*?\[\\]")
 _MODULES = ".gitmodules"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from gitlease import engine, push, runs, settings, store, tasks, wiring
+from gitlease import engine, git, push, runs, settings, store, tasks, wiring
 from gitlease import guard as guards
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid
@@ -21,14 +21,17 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, TaskList
 from gitlease.engine.transaction import PATIENCE
-from gitlease.git.repository import Repository, without_secrets
+from gitlease.git.repository import HEADS, Repository, commit_of, without_secrets
 from gitlease.git.repository import discover as find_repository
 from gitlease.git.run import SystemClock, WokenClock
-from gitlease.guard.notes import CarriedLeases
+from gitlease.guard.notes import CarriedLeases, is_due
 from gitlease.settings.identity import Identity, here, resolve_identity
-from gitlease.settings.schema import FILE, LEDGER, PREFIX, Found
-from gitlease.settings.sources import (
+from gitlease.settings.schema import (
     BUILT_IN,
+    FILE,
+    LEDGER,
+    PREFIX,
+    Found,
     Location,
     Setting,
     Settings,
@@ -36,7 +39,7 @@ from gitlease.settings.sources import (
     recorded_id,
     remotes_of_work,
 )
-from gitlease.settings.sources import set_config as write_setting
+from gitlease.settings.schema import set_config as write_setting
 from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
 
@@ -94,7 +97,7 @@ class Workspace:
             ttl_is_default=settings.ttl_is_default,
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
-            landed=LandingLater(self, watched),
+            landed=Landing(self, watched),
             runs=lambda: _recorded_runs(place.private, self.clock),
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
@@ -262,27 +265,116 @@ def open_workspace(
     return opened
 
 
-class LandingLater:
-    """``Landing`` of a workspace; its modules are loaded once a task's lease is to be judged."""
+MERGED, NEVER = "merged", "never"
+FETCH = 10.0  # seconds for a main branch that has moved on
+FETCH_EVERY = 60  # seconds between two tries
+
+
+def end_landed(workspace: Workspace) -> tuple[str, ...]:
+    """Complete the caller's leases of landed tasks in every layer in use; return messages."""
+    return tuple(
+        x for space in workspace.in_use for x in engine.settle_landed(space.ledger).warnings
+    )
+
+
+def end_at_start(workspace: Workspace) -> tuple[str, ...]:
+    """Complete them within the time that a hook has."""
+    limit = float(workspace.settings.guard_timeout)
+    return end_landed(workspace.again(time_limit=limit, patience=limit))
+
+
+def beat(
+    workspace: Workspace, service: guards.GuardService, renewable: Sequence[tuple[str, Lease]]
+) -> None:
+    """Renew those of these leases, given with their layers, whose layer is due.
+
+    What has landed is completed instead. Nobody waits for it: messages go to the inbox.
+    """
+    due = service.due(renewable)
+    for space in workspace.in_use if due else ():
+        ended = engine.settle_landed(space.ledger)
+        workspace.inbox.leave(ended.warnings)
+        ids = {view.lease_id for view in ended.leases}
+        here = [lease for layer, lease in renewable if layer == space.layer and layer in due]
+        leases = [lease for lease in here if lease.lease_id not in ids]
+        messages = guards.renew_known(space.ledger, leases) if leases else []
+        if leases or ids:
+            service.refresh()
+            workspace.inbox.leave([*messages, *service.lost()])
+
+
+class Landing:
+    """Tells the leases of landed work (LandedWork), by the main branch as this clone knows it.
+
+    What a contact with the remote shows of that branch by the way counts as well: what it has moved
+    on to is fetched then. That changes no ref, since those are for ``git fetch`` to move. Nothing
+    fails: what could not be ended now is ended the next time.
+    """
 
     def __init__(self, workspace: Workspace, watched: Watched) -> None:
         self._workspace, self._watched = workspace, watched
-
-    @cached_property
-    def _landing(self) -> wiring.Landing:
-        return wiring.Landing(self._workspace, self._watched)
+        self._main: str | None = None  # the ref of the branch that the remote is watched for
+        self._newer = ""  # the commit that it has moved on to, if the ref has not
+        self._judged: str | None = None  # the tip by which leases were last judged
 
     def __call__(
         self, leases: Sequence[Lease], *, ended: str | None = None
     ) -> tuple[Sequence[Lease], str]:
-        return self._landing(leases, ended=ended)
+        """Return them; nothing if the project's ``landing.release`` is never."""
+        workspace = self._workspace
+        rule = workspace.settings.landing_release
+        main = workspace.learn_main_branch() if leases and rule != NEVER else None
+        if main is None:
+            return (), ""
+        self._watch(main)
+        runs = _recorded_runs(workspace.place.private, workspace.clock)
+        alive = [run.session for run in runs.alive() if not runs.is_dead(run)] if runs else []
+        running = {*alive} - {ended}
+        free = [lease for lease in leases if lease.session not in running]
+        files = workspace.ledger.edges.files
+        done = tasks.landed(workspace.repository, files, self._newer or main, free)
+        if rule == MERGED:
+            done = tasks.merged(workspace.repository, self._newer or main, workspace.layer, done)
+        return done, main.removeprefix("refs/remotes/")
 
     def watch(self, holds_tasks: Callable[[], bool]) -> None:
+        """Have contacts show by the way whether the main branch moves on, if that may matter."""
         if self._workspace.place.task_files().may_exist() and holds_tasks():
-            self._landing.watch()
+            self._watch()
+
+    def _watch(self, main: str | None = None) -> None:
+        if self._main is not None or self._workspace.settings.landing_release == NEVER:
+            return
+        main = main or self._workspace.main_branch() or ""
+        place = f"refs/remotes/{self._workspace.location.name}/"
+        if main.startswith(place):  # the ledger is where the work is
+            self._main = main
+            self._watched.ref = HEADS + main.removeprefix(place)
 
     def is_to_judge(self) -> bool:
-        return "_landing" in vars(self) and self._landing.is_to_judge()
+        """Tell whether the last contact shows a main branch by which leases were not judged."""
+        if self._main is None:
+            return False
+        before, self._judged = self._judged, self._watched.tip
+        return self._has_moved(self._main, before) or before is None
+
+    def _has_moved(self, main: str, before: str | None) -> bool:
+        """Fetch the branch if it is elsewhere than the tracking ref; return whether it is."""
+        workspace, tip = self._workspace, self._watched.tip
+        if tip in ("", before):
+            return False
+        repository, remote = workspace.repository, workspace.location.name or ""
+        self._newer = ""
+        if commit_of(repository, main) == tip:
+            return False
+        if not commit_of(repository, tip):
+            private, now = workspace.place.private, workspace.ledger.clock.now().wall_ms
+            if not is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS):
+                return False
+            branch = main.removeprefix(f"refs/remotes/{remote}/")
+            git.fetch_commits(repository, remote, branch, seconds=FETCH)
+        self._newer = tip if commit_of(repository, tip) else ""
+        return bool(self._newer)
 
 
 def _recorded_runs(private: str, clock: Clock) -> runs.RunsFolder | None:

@@ -35,7 +35,7 @@ from gitlease.settings import (
     set_config,
     settings_yaml,
 )
-from gitlease.settings.sources import MAX_FILE
+from gitlease.settings.schema import MAX_FILE
 
 
 @pytest.fixture
@@ -388,7 +388,7 @@ def test_what_is_no_small_regular_file_is_refused(repo: Path) -> None:
 def test_yaml_is_imported_only_when_the_file_exists(repo: Path) -> None:
     code = (
         "import sys; from gitlease.git.repository import discover;"
-        "from gitlease.settings.sources import load_settings, resolve_remote;"
+        "from gitlease.settings.schema import load_settings, resolve_remote;"
         "r = discover('.'); s = load_settings(r, environ={}, flags={}); resolve_remote(s, r);"
         "print(*sorted({'yaml', 'pygit2', 'difflib', 'socket', 'hashlib'} & set(sys.modules)))"
     )

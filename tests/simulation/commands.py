@@ -30,8 +30,8 @@ from gitlease.engine import (
     acts,
     claim,
     holds_of,
-    reading,
     sessions,
+    stepping,
 )
 
 NAMES = tuple(map(parse_resource, ("F001", "F002", "F003")))
@@ -103,7 +103,7 @@ class Commands:
             "end session": self._end_session,
             "note": self._note,
             "revoke": self._revoke,
-            "read": lambda x: reading.read_leases(self._session(x)),
+            "read": lambda x: stepping.read_leases(self._session(x)),
         }
 
     def carry_out(self, process: Process, what: Resource | None) -> Answer | Reading:

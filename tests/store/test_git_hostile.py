@@ -37,7 +37,7 @@ from support.repos import git
 from gitlease.core import Damage, GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
 from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
-from gitlease.git import plain_yaml, yaml_nodes
+from gitlease.git import plain_yaml
 from gitlease.store import notes_file, notices_file, read_ledger, write_header
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
@@ -129,13 +129,13 @@ def leases(clones: Clones, path_remote: Remote, clock: ManualClock) -> Leases:
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many nodes of YAML were read, in the first item."""
-    count, node = [0], yaml_nodes.Node
+    count, node = [0], plain_yaml.Node
 
-    def counting(*fields: Any) -> yaml_nodes.Node:
+    def counting(*fields: Any) -> plain_yaml.Node:
         count[0] += 1
         return node(*fields)
 
-    monkeypatch.setattr(yaml_nodes, "Node", counting)
+    monkeypatch.setattr(plain_yaml, "Node", counting)
     return count
 
 

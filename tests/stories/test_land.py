@@ -338,7 +338,7 @@ def test_a_task_that_was_done_by_hand_has_not_landed(stage: Stage) -> None:
 
 STEPS: tuple[tuple[Any, str], ...] = (
     (edge_commit, "run_git"),
-    (pushes, "run_git"),
+    (pushes, "ask_remote"),
     (transport, "run_git"),
     (RefLedgerStore, "swap"),
 )

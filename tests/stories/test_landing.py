@@ -192,7 +192,7 @@ def contacts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.extend(x for x in words if x in ("push", "fetch", "ls-remote"))
         return run_git(words, **how)
 
-    for module in ("store.transport", "git.pushes"):
+    for module in ("store.transport", "git.repository"):
         monkeypatch.setattr(f"gitlease.{module}.run_git", counted)
     return asked
 
@@ -215,7 +215,7 @@ def test_a_branch_that_cannot_be_fetched_leaves_the_lease(
 ) -> None:
     project.kim.ok("claim F001 --ttl 2h")
     project.lands()
-    monkeypatch.setattr("gitlease.wiring.landing.FETCH", 0.0)
+    monkeypatch.setattr("gitlease.wiring.workspace.FETCH", 0.0)
     contacts.clear()
     assert LANDED not in project.kim.ok("renew F001").err
     assert LANDED not in project.kim.ok("renew F001").err

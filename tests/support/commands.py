@@ -128,7 +128,7 @@ def _import_all() -> None:
     import pkgutil
 
     import gitlease
-    from gitlease.faces.cli import import_click
+    from gitlease.__main__ import import_click
 
     import_click()
     for module in pkgutil.walk_packages(gitlease.__path__, "gitlease."):

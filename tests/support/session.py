@@ -25,8 +25,8 @@ from gitlease.engine import (
     Written,
     acts,
     claim,
-    reading,
     sessions,
+    stepping,
 )
 from gitlease.store import RefLedgerStore
 from support.clock import ManualClock
@@ -124,8 +124,8 @@ class LeaseService:
         self.edges, self.inbox = session.edges, session.inbox
         self.look, self.known_look = session.look, session.known_look
 
-        self.read = partial(reading.read_leases, session)
-        self.log = partial(reading.read_log, session)
+        self.read = partial(stepping.read_leases, session)
+        self.log = partial(stepping.read_log, session)
         self.claim = partial(claim.claim, session)
         self.start = partial(claim.start, session)
         self.wait = partial(claim.wait, session)

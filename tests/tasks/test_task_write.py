@@ -27,7 +27,6 @@ from gitlease.engine import TaskChange, Written
 from gitlease.git import run_git as run_real_git
 from gitlease.tasks import GitTaskFiles, edit_task
 from gitlease.tasks import edit as task_edit
-from gitlease.tasks import write as task_write
 
 FILE = "tasks/F001.md"
 JO = "assigned: jo@example.com\n"
@@ -266,7 +265,7 @@ def test_git_is_asked_once_for_all_files(root: Path, monkeypatch: pytest.MonkeyP
         asked.append(args)
         return run_real_git(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(task_write, "run_git", counting)
+    monkeypatch.setattr(task_edit, "run_git", counting)
     open_files(root).check([change_of(FILE), change_of("tasks/F002.md")], commit=False)
     assert len(asked) == 1
 

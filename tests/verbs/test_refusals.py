@@ -48,7 +48,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def found(name: str) -> Any:
             return Refusing(declared=find_verb(name), function=function)
 
-        for module in ("cli.verb", "library.methods", "mcp.server"):
+        for module in ("cli.app", "library.methods", "mcp.server"):
             monkeypatch.setattr(f"gitlease.faces.{module}.find_verb", found)
         monkeypatch.setattr("gitlease.faces.http.routes.carry_out", function)
 

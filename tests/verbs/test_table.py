@@ -108,7 +108,7 @@ def test_a_parameter_arrives_from_the_command_line(
     name: str, one: Parameter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verb, (ada, _) = WatchedVerb(name), make_desks(task("F007"))
-    monkeypatch.setattr("gitlease.faces.cli.verb.find_verb", lambda _name: verb)
+    monkeypatch.setattr("gitlease.faces.cli.app.find_verb", lambda _name: verb)
     words, expected = [*name.split(), *BESIDES.get(name, ())], dict[str, Any]()
     for other in verb.at(COMMAND).values():
         before = other.positional and one.positional and one.name not in expected

@@ -22,6 +22,7 @@ from gitlease.core.lease import (
     Actor,
     Lease,
     Moment,
+    Policy,
     Relation,
     State,
     Verdict,
@@ -35,7 +36,6 @@ from gitlease.core.ledger import NEWEST_FORMAT, Ledger, Notice, count_token
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Claim, Event, Operation, Outcome
 from gitlease.core.moves.tickets import give_way, served
-from gitlease.core.policy import Policy
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 
 Relations = Sequence[tuple[Lease, Relation]]

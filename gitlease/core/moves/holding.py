@@ -45,6 +45,7 @@ from gitlease.core.lease import (
     Actor,
     Lease,
     Moment,
+    Policy,
     Relation,
     State,
     Verdict,
@@ -69,16 +70,16 @@ from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import Relations, event, outcome, relations
 from gitlease.core.moves.operations import Event, Grant, Operation, Outcome
-from gitlease.core.policy import (
-    NO_ADMINS,
+from gitlease.core.policy import NO_ADMINS, admin_words, change_policy
+from gitlease.core.resources import (
+    WHOLE,
     Issues,
-    Policy,
-    admin_words,
-    change_policy,
+    Resource,
+    fold,
     issue_resource,
     reads_as_issue,
+    scopes_overlap,
 )
-from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
 
 Verb = Callable[[Verdicts], Verdict]
 """The column of the table that a verb reads."""

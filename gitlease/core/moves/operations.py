@@ -12,8 +12,7 @@ from typing import NamedTuple
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor, Lease, LeaseKey
-from gitlease.core.policy import Policy
+from gitlease.core.lease import Actor, Lease, LeaseKey, Policy
 from gitlease.core.resources import WHOLE, Resource
 
 MAX_PATHS = 64

@@ -21,8 +21,10 @@ from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant, rfc3339
 from gitlease.core.lease import (
+    DEFAULT_POLICY,
     Lease,
     Moment,
+    Policy,
     Sighting,
     Standing,
     State,
@@ -35,7 +37,7 @@ from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
 from gitlease.core.moves import claiming, holding, tickets
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Event, Operation, Outcome
-from gitlease.core.policy import DEFAULT_POLICY, Issues, Policy
+from gitlease.core.resources import Issues
 
 MAX_REVISION = 10**17
 

@@ -12,7 +12,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import LeaseView
 from gitlease.core.resources import WHOLE, layer_words, word_anywhere
-from gitlease.verbs import sentences, task_text
+from gitlease.verbs import sentences
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
@@ -92,19 +92,19 @@ def introduction(
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
-    carried, elsewhere = task_text.by_session(reading, context.family)
+    carried, elsewhere = sentences.by_session(reading, context.family)
     head += [_carried_line(c, context, now) for c in carried[:HELD]] or ["you carry nothing"]
     for view in elsewhere[:HELD]:
         layer = _layer(view, workspace.layer)
-        head.append(one_line(f"{view.resource}{layer}: {task_text.held_elsewhere(view, now)}"))
+        head.append(one_line(f"{view.resource}{layer}: {sentences.held_elsewhere(view, now)}"))
     if more := len(carried[HELD:]) + len(elsewhere[HELD:]):
         head.append(f"and {more} more of yours: {typed('brief')}")
-    head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
+    head += [one_line(f"taken from you: {sentences.was_taken(x)}") for x in reading.taken[:LISTED]]
     if more := len(reading.taken[LISTED:]):
         head.append(f"and {more} more taken from you: {typed('brief')}")
     head += [one_line(sentences.noted(note)) for note in reading.notes[:LISTED]]
     for entry in reading.next_up[:1]:
-        title = task_text.titled(entry.task)
+        title = sentences.titled(entry.task)
         head.append(one_line(f"next: {entry.task.resource.text}{f': {title}' if title else ''}"))
     tail = [
         "a hook refuses edits of files that others hold; your leases are renewed as you work",
@@ -136,8 +136,8 @@ def introduction(
 
 def _carried_line(carry: engine.Carry, context: wiring.AgentContext, now: datetime) -> str:
     layer = "" if carry.lease is None else _layer(carry.lease, context.workspace.layer)
-    title = task_text.titled(carry.task)
-    how = task_text.how(carry, now)
+    title = sentences.titled(carry.task)
+    how = sentences.how(carry, now)
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
 
 

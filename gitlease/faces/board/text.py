@@ -14,7 +14,7 @@ from gitlease.core.ledger import Note, Ticket
 from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
-from gitlease.engine.reading import history_of
+from gitlease.engine.stepping import history_of
 from gitlease.faces import cli
 from gitlease.verbs.board import (
     BoardRow,
@@ -25,7 +25,7 @@ from gitlease.verbs.board import (
     happened,
     plain,
 )
-from gitlease.verbs.task_text import setback
+from gitlease.verbs.sentences import setback
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -20,9 +20,9 @@ from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import board
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import Option, command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
-from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import INTERRUPTED, Called, DeclaredVerb, Result, Whole
 

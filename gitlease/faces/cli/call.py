@@ -382,7 +382,7 @@ class Call(DoorOfClone):
         if result.refused:
             self.warnings += result.warnings
             return tell_partly(self, result.refused, body)
-        warnings = (*self.warnings, *result.warnings, *sentences.skew_warnings(result.leases))
+        warnings = (*self.warnings, *result.warnings, *_skew_warnings(result.leases))
         warnings = tuple(dict.fromkeys(warnings))
         if failure is not None:
             if self.json or not result.summed_up:
@@ -425,6 +425,15 @@ class Call(DoorOfClone):
             self.workspace.carried.add(unbound)
 
 
+def _skew_warnings(views: Iterable[core.LeaseView]) -> tuple[str, ...]:
+    """Return warnings about leases with times in the future."""
+    clocks = [(v.resource, sentences.whose(v)) for v in views if v.skewed]
+    return tuple(
+        f"{name} has times in the future: the clock of {whose} or this machine is wrong"
+        for name, whose in clocks
+    )
+
+
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and return its exit status. ``body`` reports a part that was done."""
     if call.command not in ("run", "dispatch"):
@@ -447,9 +456,7 @@ def _print_refusal(
     if error.code == "usage" and not steps:
         steps = [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     error = error.with_(hints=tuple(map(call.worded, error.hints)))
-    warnings = tuple(
-        dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
-    )
+    warnings = tuple(dict.fromkeys((*call.warnings, *error.warnings, *_skew_warnings(error.views))))
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
         document = wire.failure(call.command, error, now=now, next_steps=steps, body=more)

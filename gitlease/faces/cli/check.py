@@ -17,8 +17,8 @@ from gitlease.check.rules import LIMITS, CheckResult
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import Option, command, result_of
 from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.verb import Option, command, result_of
 from gitlease.verbs import wire
 from gitlease.verbs.table import DeclaredVerb, Result, Violations, Whole
 

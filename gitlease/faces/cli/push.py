@@ -12,8 +12,8 @@ from gitlease.core.errors import GitleaseError, UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.work import WorkRef
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import flag, option, verb
 from gitlease.faces.cli.call import Call, tell
-from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import push_request

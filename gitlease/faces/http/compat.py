@@ -24,7 +24,7 @@ from gitlease.core.errors import (
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.resources import Resource
 from gitlease.engine.edges import Planned, find_task
-from gitlease.engine.reading import is_in_ledger
+from gitlease.engine.stepping import is_in_ledger
 from gitlease.faces.http.request_handler import (
     MAX_SESSION,
     Failure,

@@ -26,7 +26,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import utc_text
 from gitlease.core.lease import Lease, LeaseView, State, same_person
 from gitlease.core.resources import MAX_LENGTH, escape, fold, parse, parse_resource, path_resource
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -37,8 +37,7 @@ from gitlease.faces.http.compat import (
 from gitlease.faces.http.request_handler import Failure, Refused, RequestHandler, without_paths
 from gitlease.gateway.gateway import FRESH, Gateway
 from gitlease.gateway.tokens import WRITE
-from gitlease.verbs.parameters import MOST_NAMES
-from gitlease.verbs.table import http_of
+from gitlease.verbs.table import MOST_NAMES, http_of
 
 ROOT = "/lfs"
 MEDIA = "application/vnd.git-lfs+json"

@@ -37,7 +37,7 @@ from gitlease.core.lease import Lease, LeaseView, State
 from gitlease.core.resources import Resource, fold, name_resource, parse_scope, reads_as_name
 from gitlease.engine.acts import taken_from
 from gitlease.engine.answers import EndedLease
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,

@@ -28,7 +28,7 @@ from gitlease.engine import acts
 from gitlease.engine.answers import Answer, EndedLease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue import TaskQueue
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.events import LOOK
 from gitlease.faces.http.request_handler import (
     IGNORED,
@@ -46,24 +46,22 @@ from gitlease.gateway.joiner import CLAIMED, AppliedBefore, events_under
 from gitlease.gateway.tokens import READ, WRITE, Token
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 from gitlease.verbs import wire
-from gitlease.verbs.parameters import (
+from gitlease.verbs.table import (
     DURATION,
+    HTTP,
     NUMBER,
     PATHS,
     SWITCH,
-    TEXT,
-    name_of_type,
-    read_text,
-)
-from gitlease.verbs.table import (
-    HTTP,
     TABLE,
+    TEXT,
     Act,
     DeclaredVerb,
     Door,
     Kind,
     Parameter,
     find_verb,
+    name_of_type,
+    read_text,
     read_values,
 )
 

@@ -26,7 +26,7 @@ from gitlease.core.instant import EPOCH, LONGEST, MS, rfc3339_ms
 from gitlease.core.lease import LeaseView, State
 from gitlease.core.resources import Resource, fold, name_resource
 from gitlease.engine.queue import WhyNot
-from gitlease.engine.reading import read_leases
+from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -48,8 +48,7 @@ from gitlease.faces.http.request_handler import (
 )
 from gitlease.faces.http.routes import GatewayDoor
 from gitlease.verbs.claiming import BY_NAME
-from gitlease.verbs.parameters import MOST_NAMES
-from gitlease.verbs.table import Result, http_of
+from gitlease.verbs.table import MOST_NAMES, Result, http_of
 from gitlease.verbs.tasks import read_status
 
 IN_PROGRESS = "active"  # Spor's own word for it

@@ -18,15 +18,15 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, Hint, UsageError, around
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import format_duration, moment_of
+from gitlease.core.instant import format_duration, moment_of, utc_text
 from gitlease.core.resources import WHOLE, Resource, fold, word_anywhere
 from gitlease.faces.library import values
 from gitlease.verbs import sentences
 from gitlease.verbs.doors import path_text
 from gitlease.verbs.next_steps import steps_after
-from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.table import (
     CODES,
+    DURATION,
     HTTP,
     LIBRARY,
     TABLE,
@@ -98,7 +98,7 @@ def _text(error: GitleaseError) -> str:
         return error.message
     text = error.message + sentences.where_held(error, view)
     if error.by_edge:
-        text += f", last held until {sentences.rfc3339(view.expires_at)}"
+        text += f", last held until {utc_text(view.expires_at)}"
     elif view.state in ("active", "expired"):
         text += sentences.lasts(view, ANOTHER_DAY, short=True)
         if error.resource is not None and fold(error.resource) == fold(view.resource):

@@ -29,9 +29,9 @@ from gitlease.core.instant import format_duration
 from gitlease.settings.identity import THREADED
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
-from gitlease.verbs.parameters import SWITCH
 from gitlease.verbs.table import (
     HTTP,
+    SWITCH,
     TABLE,
     TOOL,
     Called,

@@ -17,8 +17,8 @@ from typing import Any
 import gitlease
 from gitlease.core.errors import GitleaseError, UsageError, clean
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import flag, verb
 from gitlease.faces.cli.call import Call, tell
-from gitlease.faces.cli.verb import flag, verb
 from gitlease.verbs.table import Result, Violations
 
 # --- the scenes -------------------------------------------------------------------------------

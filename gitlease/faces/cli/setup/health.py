@@ -38,8 +38,8 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.claim import claim
 from gitlease.engine.ports import Cause, Swapped
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import flag, option, verb
 from gitlease.faces.cli.call import Call, tell
-from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.verbs import wire
 from gitlease.verbs.table import Result, Violations, Whole
 from gitlease.wiring.doctor import (

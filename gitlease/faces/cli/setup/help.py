@@ -16,8 +16,8 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.policy import KEYS
 from gitlease.faces import agents, cli
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import Option, command, run_verb, suggestions, verb
 from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.verb import Option, command, run_verb, suggestions, verb
 from gitlease.verbs.table import DeclaredVerb, Result
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]

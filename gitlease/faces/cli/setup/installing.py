@@ -17,8 +17,8 @@ from gitlease.core.lease import same_person
 from gitlease.faces import mcp
 from gitlease.faces.agents.handling import ACTIONS, is_event, run
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import completed, flag, option, refuse_options, verb
 from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.verb import completed, flag, option, refuse_options, verb
 from gitlease.faces.hooks.entry import HOOKS
 from gitlease.settings.identity import AGENTS
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole

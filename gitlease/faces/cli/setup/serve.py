@@ -14,12 +14,11 @@ from gitlease import gateway, wiring
 from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
 from gitlease.faces import http
 from gitlease.faces.cli import output
+from gitlease.faces.cli.app import option, read_by, refuse_options, verb
 from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.verb import option, read_by, refuse_options, verb
 from gitlease.verbs import wire
-from gitlease.verbs.parameters import DURATION
 from gitlease.verbs.sentences import date_time
-from gitlease.verbs.table import Result, Table, Whole
+from gitlease.verbs.table import DURATION, Result, Table, Whole
 from gitlease.wiring.words import to_add_extras
 
 ACTIONS = ("add", "list", "revoke")
