@@ -1,3 +1,4 @@
+from gitlease.core.errors import shown as shown
 from gitlease.git.files import LOCK as LOCK
 from gitlease.git.files import MOST_NOTES as MOST_NOTES
 from gitlease.git.files import NOTES as NOTES

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from gitlease.core.errors import shown
+# For a message alone: who judges ledgers by rules of their own loads this module, and no core.
+from gitlease import git
 
 Plain = None | str | list["Plain"] | dict[str, "Plain"]
 
@@ -316,7 +317,7 @@ def fields_of(node: Node, what: str) -> dict[str, Node]:
         if key.text == "<<" and not key.style:
             raise BadYaml("merge keys are not allowed", key.line)
         if key.text in fields:
-            twice = f"{shown(key.text)} is here twice, first in line {fields[key.text].line}"
+            twice = f"{git.shown(key.text)} is here twice, first in line {fields[key.text].line}"
             raise BadYaml(twice, key.line)
         fields[key.text] = value._replace(first=key.first)
     return fields
