@@ -240,6 +240,7 @@ class _Rows:
     def __init__(self, session: LedgerSession, look: LedgerView) -> None:
         self._look, self._now = look, look.moment.now.wall_ms
         found = session.edges.everywhere()
+        # A task whose id reads as an issue would be taken for that issue.
         if look.policy.issues is not Issues.NONE:
             found = without_numbers(found)
         self._people: People = session.edges.rules.people
@@ -277,6 +278,7 @@ class _Rows:
 
     def unused(self) -> Iterator[str]:
         """A warning about task files that cannot be used, if any."""
+        # A board has one line for it; `queue` lists them all.
         for problem in self._problems[:1]:
             more = len(self._problems) - 1
             rest = f"; and {more} more task files cannot be used: see gitlease queue"
@@ -352,6 +354,7 @@ class _Rows:
             tickets = line_for(ledger, resource, paths, self._now)
         except Invalid:  # a damaged wait queue blocks nobody
             return ()
+        # Scopes divide a name: common paths are in the way whatever the scopes.
         return tuple(x for x in tickets if x.resource.is_path or scopes_overlap(x.scope, scope))
 
 
@@ -361,6 +364,7 @@ def _times(look: LedgerView) -> Iterator[int]:
             yield lease.expires_at
             yield free_at(lease, look.policy, look.moment)
             if (gone := abandoned_at(lease, look.policy)) is not None:
+                # Abandoned is later than that instant, by the smallest step that the clock has.
                 yield gone + 1
 
 
@@ -379,6 +383,7 @@ def _news(
         if event.kind in _TOLD:
             scope = "" if event.scope in (None, WHOLE) else f" (scope {event.scope})"
             name, what = plain(f"{event.resource}{scope}"), happened(event)
+            # An event with a detail tells of a claim after a lapse, by which nobody lost a lease.
             loss = event.kind in _TAKEN and not event.detail
             found.append(NewsItem(event.at, what, name, by_whom(event), loss))
     now = look.moment.now.wall_ms

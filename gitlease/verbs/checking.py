@@ -81,6 +81,7 @@ def check_verb(
         cannot = f"cannot be combined with {door.option('cached')}"
         raise UsageError(f"{door.option('fix')} asks the remote: it {cannot}")
     ci, alone = read_context(), stale and range is None
+    # Stale claims alone need no commits, so the ledger of tests has them, too.
     opened = None if alone and door.in_memory else CheckContext(**door.place())
     repository = opened.repository if opened else door.workspace.repository
     found = CheckResult(prefix=prefix_in(ci.workspace, repository))
@@ -92,6 +93,7 @@ def check_verb(
         chosen = opened.choose(range) if opened and needed else None
         if stale:
             committed = opened.committed(chosen) if opened and chosen else None
+            # Without releases it only reads, for which nobody needs a user.email.
             service = open_staleness(door.workspace_by(committed, repository, anonymous=not fix))
             claims = service.find(cached=cached)
             if fix:
@@ -111,10 +113,12 @@ def check_verb(
             prefix = found.prefix
             found = replace(claims, prefix=prefix, _cases=(), warnings=warnings)
         if opened and chosen and not alone:
+            # The search for stale claims has just fetched the ledger.
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
             found = replace(
                 found,
                 findings=(*found.findings, *commits.findings),
+                # Both read the same ledger and task files, and warn of the same.
                 warnings=_once(found.warnings, commits.warnings),
                 unread=_once(found.unread, commits.unread),
                 waiting=commits.waiting,

@@ -74,6 +74,7 @@ def claim_verb(
     dry_run: takes.DryRun = False,
     verbose: takes.Verbose = False,
 ) -> Result:
+    # A dry run waits for nobody, and has no id that -v could print.
     if dry_run and (wait is not None or verbose):
         other = door.option("wait") if wait is not None else "-v"
         raise UsageError(f"{other} and {door.option('dry_run')} exclude each other")
@@ -121,11 +122,13 @@ def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
         live = any(x.state == State.ACTIVE.value for x in held.views)
         if given.get("takeover") or not held.by_edge or live:
             raise
+        # Without a record there is no holder to expect: the client has to ask for it.
         if not held.views:
             way = hint("to take it over, send {}", takeover=True, reason="TEXT")
             raise held.with_(hints=(*held.hints, way)) from None
         former = held.views[0].holder
     reason = given.pop("reason", None) or f"claimed by name, after {former}'s lease had lapsed"
+    # Whoever took it since the refusal must not be displaced.
     terms = given | {"reason": reason, "takeover": True, "expect_holder": former}
     return claim_verb.function(door, [resource], **terms)
 
@@ -196,6 +199,7 @@ def claimed_lines(
     lines += [
         f"{be}{sentences.displaced(x)}" + sentences.quoted(x.reason) for x in answer.displaced
     ]
+    # The notes of several resources are one list: their failures would be counted as one.
     found = setback(answer.notes) if len(answer.leases) == 1 else None
     if answer.written or answer.unassigned or found:
         people = door.ledger.edges.rules.people

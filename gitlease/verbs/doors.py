@@ -124,6 +124,7 @@ def needs_any(workspace: Workspace, name: str) -> bool:
     task = task_called(workspace, name)
     if task is None or task.task is not None or task.resource.is_path:
         return False
+    # A claim refuses a bare name that is also a file's, as it may be meant as that.
     named = words.file_called(workspace.repository, task.resource.text) is not None
     return named or workspace.ledger.edges.is_unknown(task)
 

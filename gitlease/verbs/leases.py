@@ -88,8 +88,10 @@ def _kept(
         now, said = door.now(), list[str]()
         for view in answer.leases:
             name = sentences.named_in(view, door.ledger.layer)
+            # A lease of a task that has landed is completed instead of renewed.
             kept = f"{done} {name} {sentences.until(view, now)}"
             said.append(f"completed {name}" if view.state == "completed" else kept)
+        # Refusals have lines of their own, which "nothing to renew" would contradict.
         return said or [otherwise][: not answer.refused]
 
     return changed(answer, body, lines)
@@ -133,6 +135,7 @@ def extend_verb(
 
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
+    # The library answers with leases alone: each says itself that it was capped.
     extended = tuple(replace(view, capped=answer.capped_to_max) for view in answer.leases)
     return changed(replace(answer, leases=extended), body, lines)
 
@@ -184,8 +187,10 @@ def release_verb(
 
     def lines() -> list[str]:
         said = [f"released {sentences.named_in(x, door.ledger.layer)}" for x in answer.leases]
+        # Also without a lease: a release cleans up a lingering edge of one's own.
         said += sentences.edited(answer)
         if all:
+            # What live runs have stays, and is named in the warnings: that is not nothing.
             none = ["you hold nothing here: nothing to release"]
             return said + none[: answer.found_nothing]
         return said + _not_released(answer, resources, note)
@@ -196,9 +201,12 @@ def release_verb(
 def _not_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> list[str]:
     said = []
     ended = {fold(view.resource) for view in answer.leases} | sentences.settled(answer)
+    # A resource that was typed twice is told of once.
     for resource in dict.fromkeys(resources):
+        # The ledger may spell a resource otherwise than it was typed.
         if {fold(resource.text), resource.key} & ended:
             continue
+        # `edge_in` is of the whole answer: of several resources it does not tell which one.
         if answer.edge_in == ("file",) and len(resources) == 1:
             said.append(f"{resource} stays assigned to you")
         else:
@@ -242,6 +250,7 @@ def done_verb(
             scope=scope,
         )
     except (UsageError, NotFound) as error:  # only tasks are done
+        # A name without a record may be a file's, whose lease goes by another word.
         name = door.file_called(resource) or resource.text
         give_back = Hint("release", {"scope": scope, "resources": [name]})
         raise error.with_(then=(give_back,)) from None
@@ -295,6 +304,7 @@ def land_verb(
     unfenced: takes.Unfenced = False,
     no_verify: takes.NoVerify = False,
 ) -> Result:
+    # Landing pushes commits, and the ledger of tests has no repository.
     if door.in_memory:
         raise UsageError("a ledger in memory has no work to land")
     options = push.LandOptions(
@@ -382,6 +392,7 @@ def revoke_verb(
     record: takes.Record = None,
     scope: takes.AnyScope = None,
 ) -> Result:
+    # A record that cannot be read names no resource: it goes by its file.
     if (resource is None) == (record is None):
         known = door.option("record")
         raise UsageError(f"name either a resource or, with {known}, a damaged record")
@@ -396,6 +407,7 @@ def revoke_verb(
         )
         otherwise = f"{resource} is not leased: nothing to revoke"
     elif record is not None:
+        # Nobody knows the scope and the holder of a record that cannot be read.
         if expect_holder is not None or scope is not None:
             known, *others = map(door.option, ("record", "scope", "expect_holder"))
             raise UsageError(f"{known} takes neither {others[0]} nor {others[1]}")

@@ -31,9 +31,11 @@ def steps_after(door: Door | None, error: GitleaseError, called: Called) -> Sequ
         error = error.with_(resource=word_anywhere(error.resource))
     code, name = error.code, error.resource
     if code == "nothing_left":
+        # The same task files and the same copy of the ledger, else the answers would differ.
         kept = {x: called.values[x] for x in ("ref", "cached") if x in called.values}
         return [Hint("queue", {"all": True, **kept}, "`{}` shows why each task is not offered")]
     if code == "unavailable":
+        # A change needs the remote: only a call that reads can be answered from this clone's copy.
         known = find_verb(called.verb) if called.verb else None
         offered = known and "cached" in known.at(called.door) and known.only_reads(called.values)
         return [_again(called, cached=True)] if offered else []
@@ -51,8 +53,10 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
     limit = next((name for name, one in known.items() if one.waits), "")
     if isinstance(error, LeaseHeld) and error.waiting:
         return _waiting(called, limit, WAITS[-1] * 60)  # in line, behind those who wait
+    # No wait ends an assignment, nor one's own lease.
     if not error.views or error.by_edge or error.views[0].mine or (known and not limit):
         return []
+    # The refusal's own time: without a door there is no clock.
     now = error.views[0].expires_at - timedelta(seconds=error.views[0].expires_in)
     free = error.free_at  # else an edge follows: the wait ends when the lease has lapsed
     free = free or max(view.lapses_at or view.expires_at for view in error.views)
@@ -76,10 +80,13 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
 
 def _resumed(door: Door, error: LeaseLost, name: str, show: list[Hint]) -> list[Hint]:
     """Return the claims that resume lost work, or if it is someone else's now, ``show``."""
+    # Only a claim with `reopen` would help, which nobody should be led to by mistake.
     if any(view.state == "completed" for view in error.views):
         return []
+    # A parked lease is not renewed: a claim resumes it, under a new token.
     if parked := own_parked(door, error):
         return [claiming(door, x.resource, x.scope, error.layer) for x in parked]
+    # Taken on purpose: agents run what they read, and would take it back.
     taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED) or is_assigned(door, error)
     taken = taken or any(view.state == "active" and not view.mine for view in error.views)
     again = [] if taken or door.is_anothers(name) else [name]
@@ -132,6 +139,7 @@ def is_assigned(door: Door, error: GitleaseError) -> bool:
 
 def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     """Return hints for people about steps that a program should not take by itself."""
+    # Only a person knows whether another ledger is meant: a program gets nothing to run.
     if isinstance(error, AnotherLedger) and not error.refused:
         return (Hint("init", {}, "if this was intended, accept the new ledger"),)
     if isinstance(error, LeaseLost) and not error.hints and own_parked(door, error):
@@ -156,6 +164,7 @@ def _of_own(door: Door, view: core.LeaseView) -> str:
     if view.mine:
         given = {"resources": [view.resource], "scope": _part(view.scope)}
         return Hint("renew", given, "it is your own lease")
+    # None, for a process of another machine, tells nothing.
     if runs.is_process_alive(view) is False:
         return f"it is your own lease, of session {view.session}, whose process has ended"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""

@@ -122,6 +122,7 @@ Takeover = Annotated[
     bool,
     _SWITCH.but(
         "Replace someone else's assignment; needs a reason.",
+        # A model runs what it reads: replacing somebody's assignment is not its to decide.
         tool="If the user says so: replace an assignment; needs reason.",
         again=False,
     ),
@@ -150,6 +151,7 @@ AnyName = Annotated[
     bool, _SWITCH.but("Accept names that are not tasks.", tool="Allow names that are not tasks.")
 ]
 KnownName = Annotated[
+    # Only people mistype, so only the command line checks names.
     bool, _SWITCH.but("Accept names that are not tasks.", doors=frozenset({COMMAND}))
 ]
 DryRun = Annotated[
@@ -281,6 +283,7 @@ def _park(door: Any, data: Any, name: str) -> int | bool:
     try:
         return read_duration(door, data, name)
     except UsageError as error:
+        # A word behind --park is read as its duration: probably the session was meant.
         raise error.with_(hints=(f"name the session before {door.option(name)}",)) from None
 
 

@@ -26,6 +26,7 @@ def push_request(
 ) -> PushRequest:
     """Return the push to carry out. UsageError for options that cannot be fenced."""
     submodules, signed = options.get("recurse_submodules"), options.get("signed")
+    # The other values push the submodules too, beside the atomic push that has the fence.
     if submodules not in (None, *_SUBMODULES):
         raise UsageError(
             "submodules cannot be fenced: push them separately",
@@ -33,6 +34,7 @@ def push_request(
         )
     if signed not in (None, *_SIGNED):
         raise UsageError(f"invalid --signed: expected one of {', '.join(_SIGNED)}")
+    # None leaves it to push.followTags; False is the option that overrides that.
     options = {**options, "no_follow_tags": options.get("follow_tags") is False}
     return PushRequest(
         remote=remote,
@@ -49,5 +51,6 @@ def _words(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     for name in names:
         word, given = f"--{name.replace('_', '-')}", options.get(name)
         values = (given,) if given is None or isinstance(given, bool | str) else given
+        # "" is an option that was typed without its value: --force-with-lease.
         words += [word if x is True or x == "" else f"{word}={x}" for x in values if x not in OFF]
     return words

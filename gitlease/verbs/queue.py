@@ -101,6 +101,7 @@ def _left_alone(door: Door, reading: QueueReading) -> list[str]:
 
 def _after_setback(door: Door, failed: Sequence[Entry]) -> Iterable[Hint]:
     """Yield the call by which a person has the first of these tasks handed out again."""
+    # Only a note without a session is a person's word, which ends a setback.
     if failed and door.ledger.actor.session is None:
         terms = {"resource": failed[0].task.resource.text, "text": "TEXT"}
         yield Hint("note", terms, "let pools take it again")
@@ -172,6 +173,7 @@ def brief_verb(door: Door, *, ref: takes.Ref = None, cached: takes.Cached = Fals
         leases=[view for view in live if view is not None],
         value=reading,
         warnings=reading.warnings,
+        # Reading needs no user.email, but every one of these calls does.
         then=[*_after_brief(door, reading)] if actor.holder else (),
     )
 
@@ -180,6 +182,7 @@ def _after_brief(door: Door, reading: QueueReading) -> Iterable[Hint]:
     """Yield the calls for the caller's own work, and for the next task."""
     if any(c.state is Carried.LIVE and c.lease and c.lease.mine for c in reading.carried):
         yield Hint("renew", {"all": True}, "keep what you hold")
+    # A lost task that somebody else has by now cannot be resumed.
     free = {e.task.resource.key for e in reading.entries if e.claimable}
     for carry in reading.carried:
         view, lost = carry.lease, carry.state in (Carried.LAPSED, Carried.NONE)
@@ -238,6 +241,7 @@ def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     """Align the first column; leave empty words out."""
     listed = list(rows)
+    # Rows beyond are not printed, and must not widen the column.
     width = max((len(row[0]) for row in listed[:CARRIED]), default=0)
     return ["  ".join((row[0].ljust(width), *filter(None, row[1:]))) for row in listed]
 
@@ -277,6 +281,7 @@ def show_verb(
 ) -> Result:
     part = WHOLE if scope is None else scope
     reading = read_leases(door.ledger, resource=resource, ended=True, cached=cached)
+    # By this clone's copy, which the reading has just renewed: the remote is asked once.
     found = door.queue.find(resource, ref=ref)
     views = [door.own(view) for view in reading.leases if scopes_overlap(view.scope, part)]
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
@@ -297,6 +302,7 @@ def show_verb(
             known = entry is not None or reading.leases or reading.notes
             if not known and door.needs_any(resource.text):
                 yield "no task file and no record has this name"
+        # Without a lease the line above says it of a failed task.
         if entry and entry.setback and (views or not failed):
             yield f"{entry.task.resource} {sentences.setback(entry.setback, now)}"
         yield from (sentences.noted(note, now) for note in reading.notes)

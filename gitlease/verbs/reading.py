@@ -62,6 +62,7 @@ def list_verb(
     cached: takes.Cached = False,
 ) -> Result:
     if mine:
+        # Nobody has nothing: an empty list would hide that git lacks a user.email.
         door.ledger.check_holder()
     reading, now = read_leases(door.ledger, ended=all, cached=cached), door.now()
     shown = [door.own(view) for view in reading.leases if all or view.is_current(now)]
@@ -107,6 +108,7 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
     covered = f"{view.resource} ({paths})" if paths else view.resource
     state: str = "parked" if view.parked else "" if view.state == "active" else view.state
     if not state and view.session is not None:
+        # None, for a process of another machine, tells nothing.
         state = "process ended" if runs.is_process_alive(view) is False else ""
     return (ours, covered, scope, view.holder, session, state, left, place, reason)
 
@@ -216,6 +218,7 @@ def status_verb(door: DoorOfClone, *, cached: takes.Cached = False) -> Result:
 
 def _unknown_main(door: DoorOfClone, *, cached: bool) -> tuple[list[str], list[str]]:
     """Return a warning, and what to type, if it is not known which branch work lands on."""
+    # Then nothing is looked for on the main branch.
     if door.workspace.settings.landing_release == "never":
         return [], []
     if not cached:
@@ -236,6 +239,7 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
     ledger, ways = door.ledger, door.workspace.location.ways
+    # Where push URLs are several, or lack the ledger, it is written where others fetch.
     elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
     return {
         "place": ledger.store.place,

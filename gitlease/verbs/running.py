@@ -315,6 +315,7 @@ def _to_run(
                     f"leave out {option('done')}",
                     resource=resource.text,
                 )
+        # Before the claim: what that resumes is parked no more.
         parked.update(x.resource.text for x in door.ledger.own_live() if x.parked)
         warnings = door.check_claim(resources, terms.get("paths", ()), any_name=any_name)
         answer = claim_to_run(door.workspace, request, resources, wait=wait, on_wait=door.on_wait)
@@ -328,6 +329,7 @@ def _remarks(answer: Answer, request: RunRequest, parked: Collection[str]) -> li
     """Return warnings about the grace period and about leases that were held before."""
 
     def end(view: LeaseView) -> str:
+        # What a person held without a session is bound to the run for its time only.
         bound = view.lease_id in answer.bound
         if request.done:
             return f"done if the command succeeds, else {'yours again' if bound else 'kept'}"
@@ -382,6 +384,7 @@ def dispatch_verb(door: DoorOfClone, **given: Any) -> Result:
     request, _, claim = _to_run(door, **given)
     runs = runs_of(door.workspace)
     try:
+        # Before anything is started: what somebody else holds is never run twice.
         answer = claim()
         brief = _brief_of(door, answer, done=request.done)
         record = dispatch(
@@ -417,6 +420,7 @@ def dispatch_verb(door: DoorOfClone, **given: Any) -> Result:
 
 def log_line(text: str) -> None:
     """Add a line to the log of a background run, from within its process."""
+    # At once: `dispatch --logs --follow` reads the log while it is written.
     print(f"gitlease: {clean(text)}", file=sys.stderr, flush=True)
 
 
@@ -454,6 +458,7 @@ def brief(
     if answer.notes:
         parts.append(_section("Notes", [sentences.noted(note) for note in answer.notes]))
     parts.append(_section("What to do", _steps(answer, prog, done, commit, lands)))
+    # Others wrote the notes and the title.
     return clean("\n\n".join(parts)) + "\n"
 
 
@@ -598,6 +603,7 @@ def work_verb(
             share_log=share_log,
             limit=limit,
         ),
+        # An edit that is not committed would keep the pool's work tree from being removed.
         brief=partial(brief, prog=door.prog, done=done, commit=worktrees, lands=lands),
         open_at=door.open_at,
         worktrees=worktrees,

@@ -178,6 +178,7 @@ def unleased(name: str, waiting: Sequence[core.Ticket]) -> str:
 def in_line(place: int, ticket: core.Ticket, now: datetime) -> str:
     """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
     seconds = now.timestamp()
+    # The ticket has the time of its writer's clock, which may be ahead of this one.
     since = max(0, int(seconds - ticket.since / 1_000))
     left = max(0, int(ticket.until / 1_000 - seconds))
     return f"waiting {place}: {_who(ticket)} for {glance(since)}, at most {glance(left)} more"
@@ -306,6 +307,7 @@ def why_not(entry: engine.Entry, now: datetime) -> str:
 def setback(found: core.Setback, now: datetime) -> str:
     """Return how often a task failed, when and by whom last, and who may take it when."""
     count, last = found.failures, found.last
+    # The first line alone: a pool's note may end with lines of a log.
     note = one_line(last.text.strip().partition("\n")[0])
     note = quoted(note if len(note) <= LONGEST_TITLE else f"{note[:LONGEST_TITLE]}…")
     times = {0: "", 1: "failed once", 2: "failed twice"}.get(count, f"failed {count} times")
@@ -344,12 +346,12 @@ def by_session(
 ) -> tuple[list[engine.Carry], list[core.LeaseView]]:
     """Divide what a person carries: their own work, and what other live sessions of theirs hold.
 
-    ``sessions`` are the caller's own. A session may be alive while its lease or its process is.
-    What others took is left out, as it stands among ``reading.taken``.
+    ``sessions`` are the caller's own. What others took is left out.
     """
     own, elsewhere = [], []
     taken = {fold(x.resource) for x in reading.taken}
     for carry in reading.carried:
+        # It stands among `reading.taken` already.
         if carry.by is not None and fold(carry.resource) in taken:
             continue
         view = carry.lease
@@ -358,6 +360,7 @@ def by_session(
         if (
             view is not None
             and another
+            # With a lapsed lease a session may still be at work, as long as its process runs.
             and (carry.state is engine.Carried.LIVE or runs.is_process_alive(view))
         ):
             elsewhere.append(view)

@@ -93,6 +93,7 @@ def _claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
             {"resources": names}
             | ({} if scope == WHOLE else {"scope": scope})
             | ({"any": True} if any(map(door.needs_any, names)) else {})
+            # Without this call's session: a parked lease is bound to none.
             | {"layer": layer, "session": None},
             "resume it, in any of your sessions",
         )
@@ -189,6 +190,7 @@ def session_end_verb(
     note: takes.EachNote = None,
     commit: takes.Commit = None,
 ) -> Result:
+    # Without a release the tasks stay assigned, as their files say.
     if commit is not None and not release:
         raise UsageError(
             f"{door.option('commit')} needs {door.option('release')}: without it no task file "
@@ -198,6 +200,7 @@ def session_end_verb(
         raise UsageError(f"ID cannot be combined with {door.option('all')}")
     terms: dict[str, Any] = {
         "release": release,
+        # A bare --park is True: for as long as the ledger allows.
         "park": park is not False,
         "seconds": None if isinstance(park, bool) else park,
         "note": note,
@@ -208,6 +211,7 @@ def session_end_verb(
         answer, counts = sessions.end_every_session(layers, **terms)
         body: wire.Document = {"sessions": [{"session": x, "leases": y} for x, y in counts]}
         lines = [f"session {x}: ended {y} lease{'' if y == 1 else 's'}" for x, y in counts]
+        # A layer that could not be read may have some.
         if not counts and not answer.refused:
             lines.append("none of your sessions holds a lease")
     else:

@@ -79,6 +79,7 @@ def config_verb(
 def _beyond_limits(door: DoorOfClone, ttl: str) -> tuple[list[str], list[Hint]]:
     """Warn of a TTL that the ledger, as known here, will refuse, and how to allow it."""
     try:
+        # From this clone's copy: setting a value asks no remote.
         policy = door.ledger.known_policy() if ttl else None
     except GitleaseError:  # the next command reports it
         return [], []
@@ -206,6 +207,7 @@ def init_verb(
 
     written = wiring.write_default_settings(workspace.repository, accepts)
     path, suggested = written if written else (None, None)
+    # Read after the file was written: its settings say which files are tasks.
     seen = wiring.tasks_seen(workspace)
     proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
@@ -216,6 +218,7 @@ def init_verb(
             f"recognised Backlog.md: {many or f'{found.files} task files'} in {found.folder}"
         )
     tasks, fit, repository = seen.has_tasks, suggested or proposed, workspace.repository
+    # A bare repository gets no commits, and the ledger of tests has no repository.
     may_have_hooks = not door.in_memory and repository.toplevel is not None
     lacks_hooks = may_have_hooks and not wiring.has_hooks(repository)
     recorded, unrecorded = wiring.record_ledger(workspace, reading.ledger_id if reading else None)
@@ -278,6 +281,7 @@ def _offer_commits(door: DoorOfClone) -> list[str]:
     own, every = f"branch.{branch}.rebase", "pull.rebase"
     key = own if branch and config.entry(own) else every  # git's order
     rebases = (config.entry(key), config.entry("rebase.autostash"))
+    # Whatever is not off is on: pull.rebase may also be `merges` or `interactive`.
     pulls, stashes = (entry is not None and entry.value.lower() not in OFF for entry in rebases)
     if not pulls or stashes:
         return []

@@ -3,7 +3,6 @@
 A door (the command line, the library, the gateway, the tool server) reads the parameters of a verb
 from here, calls it with a ``Door`` and the given values, and prints its ``Result`` in its own form.
 A parameter's kind says how it is read at each of them; ``parameters.py`` lists the parameters.
-Nothing here imports ``inspect``, because every command pays for what it loads.
 """
 
 from __future__ import annotations
@@ -351,6 +350,7 @@ def read_words(data: Any, name: str) -> list[Any]:
     """Read a list of words; a single word counts as one. UsageError for anything else."""
     if isinstance(data, str | os.PathLike | Resource):
         data = [data]
+    # Both can be iterated: keys, and numbers of bytes, would pass for words.
     if not isinstance(data, Iterable) or isinstance(data, dict | bytes):
         raise UsageError(f"{name} must be a list of strings, not {name_of_type(data)}")
     words = [*data]
@@ -365,6 +365,7 @@ def read_words(data: Any, name: str) -> list[Any]:
 def read_duration(_door: Any, data: Any, name: str) -> int:
     """Read seconds, or a duration as people write it. UsageError for anything else."""
     if isinstance(data, timedelta):
+        # As a plain number: str() would give an exponent for a microsecond.
         return parse_duration(f"{data.total_seconds():f}", what=name)
     # To Python, true is an int as well.
     if isinstance(data, bool) or not isinstance(data, str | int):
@@ -377,6 +378,7 @@ def _since(door: Any, data: Any, name: str) -> int:
     if isinstance(data, str | date):
         with contextlib.suppress(ValueError):
             at = datetime.fromisoformat(str(data))
+            # All answers give times in UTC, so a time without a zone is one, too.
             return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * MS)
     try:
         now: datetime = door.now()
@@ -612,6 +614,7 @@ class DeclaredVerb:
 
     def is_for_anyone(self, given: Mapping[str, Any]) -> bool:
         """Return whether a call with these parameters needs no identity."""
+        # A dry run changes nothing, but its answer depends on who would claim.
         own = any(y.own or y.plans for x, y in self.parameters.items() if given.get(x))
         return self.only_reads(given) and not own
 
@@ -675,12 +678,14 @@ def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, wha
 
 @cache
 def _parameters_of(function: Callable[..., Result]) -> dict[str, Parameter]:
+    # Read by hand: every command would pay for loading `inspect`.
     code, plain = function.__code__, function.__defaults__ or ()
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     first = code.co_argcount - 1 - len(plain)  # of the positional ones that have a default
     defaults = dict(zip(names[first:], plain, strict=False)) | (function.__kwdefaults__ or {})
     found = {}
     for at, name in enumerate(names):
+        # Annotations are text here (PEP 563), such as `takes.Named | None`: the first word is ours.
         annotation, _, _ = function.__annotations__[name].partition(" ")
         module, _, alias = annotation.rpartition(".")
         known = vars(function.__globals__[module]) if module else function.__globals__

@@ -253,6 +253,7 @@ def add_verb(
     for resource in (*depends_on, *([id] if id else ())):
         if resource.is_path:
             raise UsageError(f"{resource} is a path, and no id of a task", resource=resource.text)
+    # A word without a rank sorts as medium: one that no other task has is probably a slip.
     if priority is not None and not is_ranked(priority):
         others = {fold(x.priority): x.priority for x in door.ledger.edges.files.read().tasks}
         if any(others) and fold(priority) not in others:
@@ -319,6 +320,7 @@ def _exactly(text: str, words: Iterable[str]) -> str | None:
 
 def _loosely(text: str, words: Iterable[str]) -> str | None:
     wanted = _loose(text)
+    # Of `-` or `_` alone nothing is left to compare.
     return next((w for w in words if wanted and _loose(w) == wanted), None)
 
 
@@ -327,6 +329,7 @@ def _loose(word: str) -> str:
 
 
 def _unknown(text: str, known: list[str]) -> UsageError:
+    # Reversed, so that of several spellings the first one stays: the configured one.
     spelt = {_loose(word): word for word in reversed(known)}
     more = f" and {len(spelt) - SHOWN} more" if len(spelt) > SHOWN else ""
     names = list(dict.fromkeys(spelt[_loose(word)] for word in known))

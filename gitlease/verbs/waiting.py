@@ -54,6 +54,7 @@ def wait_verb(
     )
     waited = max(0, int((door.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
+    # A wait takes every name, but the claim that follows may not.
     by_any = any or [name for name in names if door.needs_any(name)]
     claim_them = Hint(
         "claim",
@@ -65,6 +66,7 @@ def wait_verb(
     def lines() -> list[str]:
         after = f" after {format_duration(waited)}" if waited else ""
         of = "" if part == WHOLE else f" (scope {part})"
+        # One's own lease ends a wait as well, and must not be called free.
         head = door.ledger.store.known(door.ledger.layer)
         mine = door.ledger.views_in(head, door.ledger.own_live()) if head else ()
         held = {fold(x.resource) for x in mine if x.state == "active"}
@@ -156,6 +158,7 @@ def fence_verb(
         "fence", [resource], lambda ledger, some: push.fence(ledger, some[0], token, scope=scope)
     )
     body = wire.changed(answer)
+    # A check changes no edge.
     del body["edge"]
 
     def lines() -> list[str]:

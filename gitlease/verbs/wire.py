@@ -186,20 +186,20 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
 
 
 def lease(view: core.LeaseView) -> Document:
-    """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side.
-
-    A planned one has neither token nor id, unless it would renew one that has them.
-    """
+    """Return one lease; its end is rounded down, and from when it is free is rounded up."""
     later = {
         name: None if at is None else seconds(at, round_up=True)
+        # Rounded up, and ends down: nobody counts on a part of a second that is not theirs.
         for name, at in (("free_at", view.free_at), ("lapses_at", view.lapses_at))
     }
+    # A planned lease has neither, unless it would renew one.
     grant = {"lease_id": view.lease_id or None, "token": view.token or None}
     return _shaped("lease", view, **grant, **later)
 
 
 def ended_lease(one: engine.EndedLease) -> Document:
     """Return a lease that was released or revoked; what the audit trail does not tell is None."""
+    # Null instead of left out: programs read ended leases by the names of live ones.
     absent = (x.removesuffix(":null") for x in SHAPES["ended_lease"].split() if ":null" in x)
     since = None if one.claimed_at is None else rfc3339(one.claimed_at)
     ended = {"claimed_at": since, "ended_at": rfc3339(one.ended_at), "ended_by": one.by}
@@ -320,6 +320,7 @@ def board(found: verbs.BoardView) -> Document:
 def board_row(row: verbs.BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
     texts = ("title", "holder", "session", "host", "branch", "reason", "pool")
+    # An edge protects it after the lapse, and then no time is certain.
     free = None if row.assigned else row.lapses
     return _shaped(
         "board_row",
