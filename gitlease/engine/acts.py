@@ -90,6 +90,7 @@ def renew(
         return landed
     # Each by itself: one lost lease is no reason to lose the others.
     answer = change(session, "renew", operations, together=False)
+    # With nothing renewed it is a plain refusal; else the losses go beside what was.
     if answer.refused and not answer.leases:
         raise answer.refused[0].with_(warnings=landed.warnings + answer.warnings)
     return joined(landed, tell_longer(answer, ttl))
@@ -131,6 +132,7 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
     _, over = of_session(head.ledger, session.actor, session.moment(head))
     lost = [x.with_(views=session.views_in(head, x.conflicts)) for x in over]
     back = {(view.resource, view.scope, view.session) for view in answer.leases}
+    # A notice to the person names no session.
     back |= {(resource, scope, None) for resource, scope, _ in back}
     notices = {n.id: n for n in (*before, *session.unread_notices())}.values()
     for notice in notices:
@@ -313,6 +315,7 @@ def release_all(
         look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
         if session.is_below_run:
+            # Below a run, what its person has without a session is not the run's to end.
             mine = [x for x in mine if x.session is not None]
         kept = session.of_live_runs(mine)
         answer = leave_to_runs(Answer(status="released", changed=False), kept)
@@ -323,6 +326,7 @@ def release_all(
             try:
                 done = release(session, some, note=note, keep_status=keep_status, commit=commit)
             except GitleaseError as error:
+                # Before the first step there is no part to tell of.
                 if not answer.changed:
                     raise
                 return stopped(answer, error)
@@ -355,6 +359,7 @@ def taken_from(session: LedgerSession, resource: Resource) -> Event | None:
         if fold(event.resource or "") == resource.key and same_person(
             event.holder or "", session.actor.holder
         ):
+            # The newest event decides: an older loss was followed by another lease.
             return event if event.kind in TAKEN else None
     return None
 
@@ -473,6 +478,7 @@ def set_status(
     edges = session.edges
     planned = edges.status_of(edges.task(resource), word)
     edges.check([planned], commit=commit)
+    # Decided and not carried out: it is refused for just the tasks of others.
     ask = Release(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
@@ -611,6 +617,7 @@ def undo_rollback(session: LedgerSession) -> Reading:
         known = session.store.known(session.layer)
         if not there.version or known is None or known.ledger is None:
             raise
+        # Above both pasts, so that no token is given twice.
         head, above = known, max(known.ledger.header.token + 1, there.token)
         _check_may_restore(session, known.ledger)
         _restore(session, above=above, instead_of=there.version)

@@ -61,6 +61,7 @@ def start(
     edges = session.edges
 
     def word(task: Task) -> str | None:
+        # A project may have several words for it: the one that is there stays.
         under_way = task.progress is Progress.IN_PROGRESS
         return status or (None if under_way else edges.rules.word(Progress.IN_PROGRESS))
 
@@ -116,6 +117,7 @@ def wait(
     ``seconds`` is the limit (None: no limit). Raises WaitTimeout, and PolicyRefused for completed
     work, which waiting does not free.
     """
+    # Nothing is claimed, so a name need not be a task's.
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
     limit = LONGEST if seconds is None else seconds
@@ -140,6 +142,7 @@ def _claim_when_free(
                 plan = partial(asked.operations, turn)
                 return change_with_edges(session, "claim", plan, goal=HELD, commit=options.commit)
             except LeaseHeld as held:
+                # Messages are given once: those of a refused attempt would be lost with it.
                 warnings.extend(held.warnings)
                 raise
 

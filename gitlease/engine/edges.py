@@ -172,6 +172,7 @@ class Edges:
         others = [x.name for x in people.others(there.assigned, holder) if not there.is_done]
         others = [x for x in others if not any(same_name(x, y) for y in here.assigned)]
         finished = there.is_done and not here.is_done
+        # What the caller did since outranks the branch.
         if not (others or finished) or self._is_older(there, ref):
             return here
         if finished:
@@ -205,6 +206,7 @@ class Edges:
             task = known.task(resource, lenient=options.any_name)
             away = known.elsewhere(resource, task)
             if not options.reopen:
+                # The main branch may have finished it since this work tree was checked out.
                 for ref, other in away:
                     if other.is_done:
                         raise PolicyRefused(
@@ -237,6 +239,7 @@ class Edges:
         people, name = self.rules.people, self.rules.people.name_of(self.holder or "nobody")
         mine, outdated = self._mine(task)
         others = () if mine else people.others(task.assigned, self.holder)
+        # Only a reopened task gets here, and it must not go on reading as done.
         if task.is_done and status is None:
             status = self.rules.word(Progress.TODO)
         # The edit is made once more, for a commit that may lack it.
@@ -424,6 +427,7 @@ class Edges:
                     BY_INIT,
                 ),
             )
+        # Its folder says so, whatever its status: no new status would reopen it.
         if task.is_done and self.rules.progress(task.status) is not Progress.DONE:
             raise PolicyRefused(
                 f"{task.resource} is done: {task.file} is in a folder of completed tasks",
@@ -454,6 +458,7 @@ class Edges:
         return Planned(
             resource=task.resource,
             task=task,
+            # Names in a finished task are history, and protect nobody's work.
             others=() if task.is_done else people.others(task.assigned, self.holder),
             mine=mine,
             edit=EdgeEdit(remove=mine, status=status),
@@ -597,6 +602,7 @@ class _Known:
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
         """The refusal of a name that is not a task, with similar ones."""
+        # Loaded for a refusal alone: no other command needs it.
         from difflib import get_close_matches
 
         for task in self.found.tasks if resource.text.startswith("#") else ():

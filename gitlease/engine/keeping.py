@@ -220,6 +220,7 @@ class Keeper:
         # After a ninth of the grant's time at most, so that some tries are left.
         kept.failure, kept.asked = failure, False
         ceiling = min(FIRST_RETRY * 2.0**kept.failures, kept.hold.duration_ms / MS / 9)
+        # Bounded, since a power of two overflows after a thousand failures.
         kept.failures = min(kept.failures + 1, 20)
         elapsed = kept.hold.since.elapsed_at_most(self._clock.now())
         kept.due_ms = elapsed + self._dice.uniform(ceiling / 2, ceiling) * MS
@@ -243,6 +244,7 @@ class LossDetector:
 
     def lost(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
         """The grants that are lost by this clone's copy; none if it cannot be read."""
+        # A copy that cannot be read is left alone for a while, and not tried every second.
         if self._skip:
             self._skip -= 1
             return ()
@@ -273,6 +275,7 @@ class LossDetector:
 
 def holds_of(answer: Answer) -> tuple[Hold, ...]:
     """The caller's live leases in an answer, from its instant on; nobody keeps parked ones."""
+    # Nothing was written, so no time of a lease starts anew.
     if answer.at is None:
         return ()
     return tuple(

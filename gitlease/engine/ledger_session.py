@@ -73,6 +73,7 @@ def repair(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ..
     files = edges.files.at(intent.root)
     confirmed = (_confirmed_part(edges.rules.people, intent, x, ledger) for x in intent.changes)
     wanted = [change for change in confirmed if change is not None]
+    # The work tree is gone, or the ledger has not the step: nothing is left to do.
     if files is None or not wanted:
         edges.files.settled(intent)
         return ()
@@ -138,6 +139,7 @@ def finished(
     A ``part`` finishes the task if it is the last of several that were claimed.
     """
     others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
+    # A single finished part says nothing of how many there are.
     only = part and sum(x.state is State.COMPLETED for x in leases) < 2
     return replace(edit, status=None) if others or only else edit
 
@@ -475,6 +477,7 @@ class LedgerSession:
     def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
         head, said = self._head(cached=cached)
         found, doubt = ask(head), self.store.doubt(head)
+        # It costs a contact, and a doubt says already that nothing here is to be relied on.
         elsewhere = "" if cached or doubt is not None else self.store.read_elsewhere(head)
         said = (*((doubt.message,) if doubt else ()), *((elsewhere,) if elsewhere else ()), *said)
         return found, self.warnings_of(head, cached=cached) + said + self.news(head)
@@ -525,6 +528,7 @@ class LedgerSession:
         ids = tuple(n.id for n in notices if is_to(n, self.actor))
         # They go along with a step that is made anyway; alone they would cost a push.
         read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
+        # A full step leaves them to the next one.
         batch = [*operations, *read][: max(MAX_STEP, len(operations))]
         carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
         try:

@@ -368,6 +368,7 @@ def is_ranked(priority: str) -> bool:
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """A key that sorts numbers in a text by their value: ``F9`` before ``F10``."""
+    # "²" is a digit to isdigit(), but not to int().
     parts = _DIGITS.split(fold(text))
     return tuple((0, int(p), p) if p.isdigit() and p.isascii() else (1, 0, p) for p in parts if p)
 
@@ -375,6 +376,7 @@ def natural(text: str) -> tuple[tuple[int, int, str], ...]:
 def _order(entry: Entry) -> tuple[object, ...]:
     task = entry.task
     created = task.created.strip()
+    # Whatever is no date would sort by its letters: it counts as the newest.
     age = created if _DATE.match(created) else LAST
     first = not entry.parked, entry.abandoned, rank(task.priority)
     return *first, entry.depth, age, natural(task.resource.text)
@@ -457,6 +459,7 @@ class TaskQueue:
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``; raises NothingLeft if no task may be handed out."""
         reading = self.queue(ref=ref, cached=cached)
+        # Of a ref nothing is claimed, so its files need not be writable here.
         if ref is None:
             reading = self._claimable(reading)
         if not reading.next_up:
@@ -505,6 +508,7 @@ class TaskQueue:
         self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
     ) -> tuple[Answer, Task]:
         tasks = self._tasks()
+        # Old knowledge will do: the step decides again where the ledger has moved on.
         look = self._session.known_look() or self._session.look()
         reading = _without(self._reading(tasks, look), skip)
         waiting = [entry.task for entry in reading.next_up]
@@ -538,6 +542,7 @@ class TaskQueue:
             picked = answer.leases[0].resource
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
             return _with_warnings(answer, reading.warnings + passed), task
+        # That nothing is left is never said from old knowledge.
         fresh = _without(self.queue(), skip)
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
             raise _PlanAnew(fresh.warnings + passed)
@@ -656,6 +661,7 @@ class TaskQueue:
         last: dict[tuple[str, str], Event] = {}
         for event in session.store.history(session.layer, LOOKED_BACK):
             if event.resource and event.kind in ABOUT and same_person(event.holder or "", holder):
+                # Newest first: a loss that another claim followed is none any more.
                 last.setdefault((fold(event.resource), event.scope or ""), event)
         return {
             key: event
@@ -677,6 +683,7 @@ class TaskQueue:
             next_up=next_up,
             carried=tuple(carrying(shown, context)),
             left_alone=tuple(x for x in entries if x.why_not is WhyNot.FAILED),
+            # A word that no setting knows may be why nothing is left.
             warnings=said if next_up else said + unknown_statuses(found.tasks, f"; {BY_INIT}"),
         )
 
@@ -701,6 +708,7 @@ class TaskQueue:
 def waiters(session: LedgerSession, look: LedgerView | None) -> Callable[[Task], str | None]:
     """Tell of each task of which waiter's it is for now, if nobody holds it."""
     ledger = look.head.ledger if look else None
+    # Mostly nobody waits, and then no task need be asked about.
     if ledger is None or not ledger.every_ticket():
         return lambda _task: None
 

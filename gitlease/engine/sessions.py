@@ -173,6 +173,7 @@ def end_session(
             for x in look.leases
             if x.session is not None
             and (x.session == name or (below and x.session.startswith(f"{name}/")))
+            # What has lapsed cannot be kept for anybody.
             and (not park or holder_has(x, look.moment))
             and x.lease_id not in spared
         ]
@@ -225,6 +226,7 @@ def end_every_session(
         if layers[0].is_below_run and not found.current:
             continue
         try:
+            # As this clone knows them: the list of sessions has just asked the remote.
             one = end_session(
                 layers, found.session, known=True, release=release, park=park, **terms
             )
@@ -264,6 +266,7 @@ def _end_all(
             done = leave_to_runs(done, kept)
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
+            # What cannot be ended is tried once, or this would never come to an end.
             tried |= {x.lease_id for x in left}
             try:
                 if isinstance(end, RunOut) and (bound := _bound_for_a_time(session, left)):
@@ -332,6 +335,7 @@ def _is_own(session: LedgerSession, lease: Lease) -> bool:
 def _end(
     session: LedgerSession, end: EndSession | RunOut, grants: Sequence[Grant], commit: bool | None
 ) -> Answer:
+    # The tasks stay assigned, so no file changes.
     if isinstance(end, RunOut) or end.park:
         return change(session, "session end", [replace(end, grants=tuple(grants))])
     edges = session.edges

@@ -175,6 +175,7 @@ def _with_landed(session: LedgerSession, answer: Answer) -> Answer:
         return answer
     landed = settle_landed(session)
     ids = {view.lease_id for view in landed.leases}
+    # What was completed on the way is told as that, and no more as held.
     kept = tuple(view for view in answer.leases if view.lease_id not in ids)
     if len(kept) == len(answer.leases):
         return replace(answer, warnings=answer.warnings + landed.warnings)
@@ -223,6 +224,7 @@ def _answer(
     refused += [r for o in outcomes for r in o.refused]
     ledger = step.applied.ledger
     moment = session.moment(step.head)
+    # The ledger of the decision: another process may have made the head a later one.
     head = replace(step.head, ledger=ledger)
     refused = [x.with_(views=session.views_in(head, x.conflicts, moment)) for x in refused]
     noted = list(notes_of)
@@ -599,6 +601,7 @@ def read_log(
     """
 
     def ask(head: Snapshot) -> Sequence[Event]:
+        # Writers' clocks differ, so events are not in the order of their times.
         most = limit if since is None else WHOLE_HISTORY
         events = history_of(session, head, resource, most, older=not cached)
         return [e for e in events if since is None or e.at >= since][:limit]

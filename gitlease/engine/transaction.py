@@ -412,6 +412,7 @@ class Transaction:
             swapped = (send or self._store.swap)(prepared)
             if swapped.fate in (Fate.APPLIED, Fate.LOST):
                 return swapped
+            # Nothing went out that could still land, so this is no unknown outcome.
             if not swapped.sent and swapped.cause is not Cause.MOVED:
                 raise _failure(swapped, what)
             if swapped.fate is Fate.UNKNOWN:

@@ -138,6 +138,7 @@ class WaitQueue:
             layer=session.layer,
             patience=PATIENCE,
             dice=session.dice,
+            # What became of a ticket is of no use to a later command.
             settles=False,
             carry=session.carry,
         )
@@ -304,7 +305,7 @@ class Waiter:
         except Unavailable as error:
             head = self._watcher.refresh()
             if head is None or head.received.elapsed_at_most(self._began) > 0:
-                raise  # a remote that was not even met once is no case for patience
+                raise  # do not wait for a remote that never answered
             self._trouble = error
             return None
 

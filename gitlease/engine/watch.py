@@ -354,6 +354,7 @@ class Watcher:
                 happened, scene = self._compared(before, woken=woken)
             except Unavailable as error:
                 self._slow_down()
+                # Once, however long the remote is away.
                 if self.trouble is None:
                     self._on_trouble(error)
                 self.trouble = error
@@ -367,6 +368,7 @@ class Watcher:
 
     def _nap(self, scene: LedgerAt, left: float) -> bool:
         """Sleep until the next look, a lapse, or the end; True when another process knows more."""
+        # Watchers that began together must not all ask at the same moment.
         look = self._look * self._session.dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
         wait = min(left, look, self._until_lapse(scene))
         return self._watcher.nap(max(0.05, wait))
