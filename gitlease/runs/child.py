@@ -73,6 +73,7 @@ def show_in_pager(text: str) -> bool:
         words = [] if set(pager) & set("|&;<>()$`*?") else shlex.split(pager)  # needs a shell
     except ValueError:
         return False
+    # To git, too, `cat` means no pager.
     if words in ([], ["cat"]) or not shutil.which(words[0]):
         return False
     env = {"LESS": "FRX", "LV": "-c", **os.environ}  # as git does

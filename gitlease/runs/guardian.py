@@ -91,6 +91,7 @@ class Guardian:
         ours, theirs = socket.socketpair()
         words = ("-m", "gitlease.runs.guardian", f"{theirs.fileno()}", f"{self._grace}")
         try:
+            # -P: no file of the folder that it starts in may take the place of a module.
             self._process = detach([sys.executable, "-P", *words], pass_fds=(theirs.fileno(),))
         except (OSError, ValueError) as error:
             ours.close()

@@ -187,6 +187,7 @@ class Heartbeat:
         notices = []
         for loss in lost:
             lease_id = loss.hold.grant.lease_id
+            # A loss is final, and told once.
             for listener in self._listeners.pop(lease_id, ()):
                 self._glanced.pop((lease_id, listener), None)
                 notices.append((listener, loss))

@@ -342,6 +342,7 @@ class LeasedCommand:
         grants, known = self._granted(), self._known()
         if known is None:
             return grants
+        # What the command parked waits for its person, and is not to be given back.
         active = {x.lease_id for x in known if x.state is State.ACTIVE and not x.parked}
         return [grant for grant in grants if grant.lease_id in active]
 

@@ -253,6 +253,7 @@ class Pool:
         self._empty_since, self._answered = None, self._clock()
         if job is not None:
             self.running.append(job)
+            # A task counts by its last run: what failed and was done then is done.
             self.results.pop(job.name, None)
             self._taken += 1
             self._tell(PoolEvent("started", job))
@@ -266,6 +267,7 @@ class Pool:
             self.running.remove(job)
             self.results[job.name] = end.outcome
             self._tell(PoolEvent("ended", job, end))
+            # Its end may have freed a task.
             self._ask_at, self._empty_since = 0.0, None
             failed, name = end.outcome in (FAILED, LOST), job.name
             self._failures[name] += failed
@@ -458,6 +460,7 @@ class PoolTaker:
         Once the pool ``is_over``, ``stranded`` gets those that nobody works on.
         """
         try:
+            # Counted every few seconds, so without a connection.
             reading = self._place.queue.queue(ref=self._base, cached=True)
         except GitleaseError:  # nothing is known, since nothing was ever claimed
             if not is_over:
@@ -516,6 +519,7 @@ class PoolTaker:
         return Job(command, clean_up)
 
     def _warn_once(self, text: str) -> None:
+        # The queue is read again and again, and has the same warnings each time.
         if text not in self._warned:
             self._warned.add(text)
             self._warn(text)

@@ -119,6 +119,7 @@ class RunsFolder:
     def begin(self, record: RunRecord) -> None:
         """Record a background run. Raises OSError, and LeaseHeld for a lease that one has."""
         make_folders(os.path.join(self._private, ENDED), 0o700)
+        # Of two that start at once, only one may find that no run has the lease.
         with alone(os.path.join(self._private, ENDED)):
             other = self._running(lambda x: not set(record.lease_ids).isdisjoint(x.lease_ids))
             if other is not None:
@@ -160,6 +161,7 @@ class RunsFolder:
             names: list[str] = []
             with contextlib.suppress(OSError):
                 listed = os.listdir(os.path.join(self._private, folder))
+                # Their names begin with the time, so these are the newest.
                 names = sorted(n for n in listed if n.endswith(RECORD))[-MOST:]
             records = (self._load(folder, name) for name in names)
             by_id |= {x.id: x for x in records if x is not None}

@@ -244,10 +244,12 @@ class Admission:
         here = self._alone(known, others)
         match self._kept(head.layer, ALONE):
             case [place, None | int() as asked] if known is not None and place == here:
+                # Not below 0: a clock that was set back must not put the next question off.
                 if asked is None or 0 <= now - asked < ALONE_FOR:
                     return ""
         found = self._ids_elsewhere(head, all_answer=first)
         if theirs := [name for name in found if found[name] != known]:
+            # Rather the one that this clone knew before.
             name = min(theirs, key=lambda x: before is None or found[x] != before.ledger_id)
             what = "a ledger of this repository, and {} has none"
             what = "another ledger of this repository than {}" if known is not None else what
@@ -293,6 +295,7 @@ class Admission:
         """See to it that what is written is what others read. Three contacts, once."""
         known = head.ledger.header.ledger_id if head.ledger else None
         before = self._looked.get(head.layer)
+        # That both ends show the same now proves nothing: a later change has to arrive there.
         if before is None or known is None or before == head.version:
             self._compare(other, head)
             self._looked[head.layer] = head.version

@@ -75,6 +75,7 @@ def read_history(
         first = reader.first(walked[0])
         steps, at = list[HistoryStep](), walked[0].time * MS
         for step in walked[1:]:
+            # A writer's clock may be behind; the order of the steps is sure.
             at = max(at, step.time * MS)
             steps.append(HistoryStep(at, reader.next(step)))
         oldest = min(_granted(events), default=header.token + 1)
@@ -97,8 +98,7 @@ def _walk(
     """The states of a ledger from the last ones before a time on, and the events at least as far.
 
     Those go back to the grant of a token as well; both have the oldest first. And whether the
-    events go back to the beginning. A few steps with a date that is too old prove nothing: whoever
-    pushes one chooses its date.
+    events go back to the beginning.
     """
     found: list[PastStep] = []
     events: list[Event] = []
@@ -109,6 +109,7 @@ def _walk(
         reached = reached or any(granted <= (token or 0) for granted in _granted(of_step))
         if older < OLDER:
             found.append(step)
+            # A few old dates in a row prove nothing: whoever pushes a step chooses its date.
             older = older + 1 if step.time * MS < until else 0
         to_root = not step.before
         if (older == OLDER and reached) or len(events) > MAX_EVENTS:

@@ -397,6 +397,7 @@ class PrivateStore:
         marker = os.path.join(self.path, "tidied")
         try:
             age = time.time() - os.stat(marker).st_mtime
+            # As `git gc --auto` does: ids spread evenly, so one folder of 256 tells of all.
             sample = os.path.join(self.path, "objects", "17")
             has_many = os.path.isdir(sample) and len(os.listdir(sample)) > MANY // 256
             if age < TIDY_AGAIN or (age < TIDY_AFTER and not has_many):
@@ -406,6 +407,7 @@ class PrivateStore:
                 replace_file(marker, b"")
             return
         with contextlib.suppress(OSError):
+            # First of all, so that no other process begins as well.
             os.utime(marker)
             folder = os.path.join(self.path, "refs", "fetched")
             with contextlib.suppress(OSError), os.scandir(folder) as refs:

@@ -201,6 +201,7 @@ class StateFolder:
             found = os.stat(self._file)
         except OSError:
             return ""
+        # Each writing makes a new file: its number tells it apart where the clock is coarse.
         return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
 
     def forget(self) -> None:
@@ -328,6 +329,7 @@ def _exists(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
+    # It runs, but is somebody else's (EPERM).
     except OSError:
         return True
     return True

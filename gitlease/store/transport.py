@@ -337,6 +337,7 @@ def read_push(
         and not result.timed_out
         and "Done" in lines
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref in ours)
+        # Work may also be deleted, or be there already; neither is a win of a ledger.
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
     of_server = (x.removeprefix("remote:").strip() for x in said if x.startswith("remote:"))

@@ -209,6 +209,7 @@ class GitRecords:
             except Invalid as error:
                 yield Damage(folder, error.message)
                 continue
+            # Counted before any is read: whoever can push may have put any number there.
             count += len(names)
             if count > MAX_RECORDS:
                 raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
@@ -318,6 +319,7 @@ class GitRecords:
             self.parsed[entry.id] = found
         if isinstance(found, BadRecord):
             raise found
+        # One record that was copied under many names must not be as many leases.
         if lease_file(found) != file:
             raise BadRecord("its name and its content disagree")
         return found
@@ -501,6 +503,7 @@ def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
     def put(listing: Listing, owner: object, items: tuple[Any, ...]) -> None:
         files[listing.place(owner)] = listing.write(owner, items) if items else None
 
+    # First what goes: mostly the same file is written again.
     for before, after in changes.leases.values():
         if before is not None:
             files[lease_file(before)] = None
@@ -514,6 +517,7 @@ def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
         put(TICKETS, resource, tickets)
     files |= dict.fromkeys(changes.dropped)
     files[HEADER_FILE] = write_header(ledger.header)
+    # Read back before it is pushed: a header that cannot be read would shut everybody out.
     read_header(files[HEADER_FILE] or b"")
     return files
 
@@ -646,6 +650,7 @@ def walk(
 def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Sequence[str]) -> bytes:
     """The commit of a step: the same for whoever carries it out."""
     holder = record.writer
+    # No sign that git would take for the end of a name or an address.
     email = holder.replace("<", "").replace(">", "")
     name = email.split("@", 1)[0].strip().strip(_AROUND) or NOBODY
     who = f"{name} <{email.strip(_AROUND) or NOBODY}> {record.at // MS} +0000"
