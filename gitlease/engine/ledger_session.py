@@ -430,6 +430,7 @@ class LedgerSession:
 
     def news(self, head: Snapshot | None) -> tuple[str, ...]:
         """Notices about this holder's lost leases, shown once in this clone."""
+        # A dry run marks nothing as shown.
         if self.is_dry:
             return ()
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()

@@ -573,6 +573,7 @@ class TaskQueue:
             try:
                 looks.append((session, session.look(cached=cached)))
             except GitleaseError as error:
+                # The other layers are of use without this one.
                 said.append(f"layer {session.layer} is left out: {error.message}")
         return looks, tuple(said)
 

@@ -438,6 +438,7 @@ class Waiter:
         # Returns whether the next look is due.
         look_in = self._interval() - self._seconds_since(self._looked)
         nap, due = min((self._left(), False), (self._next_event(), False), (look_in, True))
+        # However soon it is, never a busy loop.
         return not self._watcher.nap(max(nap, 0.05)) and due
 
     def _interval(self) -> float:

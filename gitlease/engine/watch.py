@@ -174,6 +174,7 @@ class _Comparison:
 
     def events(self) -> list[LeaseEvent]:
         found = [*self._endings(), *self._beginnings(), *self._lapses()]
+        # Last, since these have their times from what made them available.
         return found + list(self._openings(found))
 
     def _endings(self) -> Iterator[LeaseEvent]:

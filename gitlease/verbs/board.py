@@ -263,6 +263,7 @@ class _Rows:
     def all(self) -> Iterator[BoardRow]:
         """Sorted by end, the latest first if it has passed; free tasks in queue order."""
         leased = [self._of_lease(lease, view) for lease, view in self._leases]
+        # A leased task has its row by the lease.
         taken = {row.resource.key for row in leased}
         rows = leased + [
             row

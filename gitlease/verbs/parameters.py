@@ -73,6 +73,7 @@ Wait = Annotated[
         kind=DURATION,
         about="Wait at most this long until it is free.",
         waits=True,
+        # Hosts end a tool's call after a minute: models have the tool `wait`.
         doors=frozenset({COMMAND, LIBRARY, HTTP}),
     ),
 ]

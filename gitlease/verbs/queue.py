@@ -61,6 +61,7 @@ def queue_verb(
         )
     reading = door.queue.queue(ref=ref, cached=cached)
     shown = [e for e in reading.entries if all or e.claimable]
+    # --all shows each of them, with its reason.
     away = "" if all else sentences.not_here(reading.entries)
     part: dict[str, object] = {} if ref is None else {"ref": ref}
     return Result(
@@ -214,6 +215,7 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
     notes = list[str]()
     for note in reading.notes:
         text = sentences.one_line(sentences.noted(note, now))
+        # A brief stays one page, whatever others left as notes.
         short = f"{text[:LONGEST_NOTE]}… (in full: show {note.resource})"
         notes.append(text if len(text) <= LONGEST_NOTE else short)
     yield from _section("notes", notes, NOTES)
@@ -299,6 +301,7 @@ def show_verb(
         yield from (Details(rows=block) for block in others)
         if not views:
             yield _unleased(resource, part, found, tickets, now)
+            # `show` succeeds for any name, so a mistyped one is told as that.
             known = entry is not None or reading.leases or reading.notes
             if not known and door.needs_any(resource.text):
                 yield "no task file and no record has this name"
@@ -333,6 +336,7 @@ def _unleased(
     entry = found.entry
     view = entry.lease if entry else None
     name = entry.task.resource if entry else resource
+    # A lease on another scope leaves this one free.
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
     if entry is None or elsewhere or entry.why_not is None:
         return sentences.unleased(str(name), tickets)

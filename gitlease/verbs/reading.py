@@ -65,6 +65,7 @@ def list_verb(
         # Nobody has nothing: an empty list would hide that git lacks a user.email.
         door.ledger.check_holder()
     reading, now = read_leases(door.ledger, ended=all, cached=cached), door.now()
+    # Within the margin after its end a lease still keeps others out.
     shown = [door.own(view) for view in reading.leases if all or view.is_current(now)]
     views = [view for view in shown if view.mine or not mine]
     ended = [one for one in reading.ended if one.mine or not mine]
@@ -222,6 +223,7 @@ def _unknown_main(door: DoorOfClone, *, cached: bool) -> tuple[list[str], list[s
     if door.workspace.settings.landing_release == "never":
         return [], []
     if not cached:
+        # An older git notes the remote's default branch with a clone alone: else it is asked.
         door.workspace.learn_main_branch()
     if (remote := door.workspace.place.headless_remote()) is None:
         return [], []
@@ -243,6 +245,7 @@ def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
     elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
     return {
         "place": ledger.store.place,
+        # A URL may have a password in it, which no answer shows.
         "written_to": wiring.without_secrets(ways.reads if elsewhere else ways.writes[0])
         if ways
         else None,

@@ -48,6 +48,7 @@ from gitlease.verbs.table import (
 
 
 def _command_line(_door: Any, data: Any, name: str) -> tuple[str, ...]:
+    # A string is a sequence as well: of letters.
     words = tuple(data) if isinstance(data, Sequence) and not isinstance(data, str) else ()
     if not words or not all(isinstance(x, str) for x in words):
         way = 'for a line of a shell: ["sh", "-c", "make && make test"]'
@@ -259,6 +260,7 @@ def run_verb(
     elif parked.intersection(ran.released):
         lines = [f"given back: {given_back}"]
     failure: GitleaseError | None = ended.lost[0].error if ended.lost else None
+    # They differ only where gitlease itself ended the command.
     if failure is None and ended.exit != ended.status:
         failure = Invalid(f"the command was stopped: {ended.failure}")
         lines += [failure.message] if ended.failure is not None else []
@@ -308,6 +310,7 @@ def _to_run(
             raise UsageError(f"{takes}, and of the options of a claim only {claims}")
         if not next and not resources:
             raise UsageError(f"missing resource: name one, or use {option('next')}")
+        # Before anything is claimed: in the end it would be too late to refuse.
         for resource in resources if done else ():
             if resource.is_path or (any_name and door.needs_any(resource.text)):
                 raise UsageError(
@@ -574,6 +577,7 @@ def work_verb(
     **terms: Any,
 ) -> Result:
     option, queued = door.option, find_verb("next").parameters
+    # What is left of the terms is for landing.
     claiming = {x: terms.pop(x) for x in [*terms] if x in queued}
     given = (("land", land), ("pr", pr is not None), ("done_on_success", done_on_success))
     if len(ends := [option(x) for x, value in given if value]) > 1:
@@ -677,4 +681,5 @@ def document(event: PoolEvent) -> dict[str, Any]:
 
 
 def age(event: PoolEvent) -> int:
+    # A duration, whatever becomes of the wall clock meanwhile.
     return 0 if event.job is None else int(time.monotonic() - event.job.began)

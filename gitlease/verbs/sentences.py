@@ -26,6 +26,7 @@ def clock_time(at: datetime, now: datetime, *, round_up: bool = False) -> str:
     """
     if round_up and at.microsecond:
         at = at.replace(microsecond=0) + timedelta(seconds=1)
+    # Both in UTC, where the date may be another than here.
     today = at.date() == now.astimezone(UTC).date()
     return (at.strftime("%H:%M:%SZ") if today else utc_text(at)) + _here(at, now)
 
@@ -101,6 +102,7 @@ def lapsing(view: core.LeaseView, now: datetime) -> str:
 
 def edge_stays(view: core.LeaseView) -> bool:
     """Return whether the task stays its holder's once the lease has lapsed."""
+    # With a time from which it is free, the edge ends with the lease.
     return view.assigned and view.free_at is None
 
 
@@ -141,6 +143,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
 def held(path: str, view: core.LeaseView, now: datetime) -> str:
     """Return the predicate that a file is or was held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
+    # What has lapsed may be claimed by anybody: it only was held.
     verb = "is" if _runs(view) or view.is_current(now) else "was"
     return f"{verb} held by {holder}{lasts(view, now)}{quoted(view.reason)}"
 
@@ -435,6 +438,7 @@ def ask(door: verbs.Door, resource: str, holder: str, *, scope: str | None = Non
     """
     if door.for_agent:
         return Hint("next", {}, f"ask {holder}, or take another task")
+    # Without a user.email there is nobody to take it over.
     if not door.ledger.actor.holder:
         return f"ask {holder} to release it"
     part: dict[str, object] = {} if scope in (None, WHOLE) else {"scope": scope}

@@ -56,6 +56,7 @@ def config_verb(
 ) -> Result:
     if value is not None and key is None:
         raise UsageError("a value needs a key")
+    # Settings of the clone are read without the remote anyway, and setting a policy needs it.
     if cached and (not ledger or value is not None):
         needs = f"{door.option('cached')} needs {door.option('ledger')}"
         raise UsageError(f"{needs}, without a value to set")
@@ -209,6 +210,7 @@ def init_verb(
     path, suggested = written if written else (None, None)
     # Read after the file was written: its settings say which files are tasks.
     seen = wiring.tasks_seen(workspace)
+    # The file that was just written has them already.
     proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
     recognised = None

@@ -88,6 +88,7 @@ def next_verb(
         lines=lambda: [Details(rows=[("task", name), *facts])],
         value=task,
         warnings=reading.warnings,
+        # Reading needs no user.email, but a claim does.
         then=(claim_it,) if door.ledger.actor.holder else (),
     )
 
@@ -180,12 +181,14 @@ def set_verb(
         return claimed(door, answer, scope=scope)
     done = new.progress is Progress.DONE
     for name, given in terms.items():
+        # A part of a task can be finished as well as claimed.
         if given not in (None, False, ()) and not (done and name == "scope"):
             option, word = door.option(name), printable(new.word)
             raise UsageError(
                 f"{option} needs a status that claims, and {word} does not",
                 hints=("in_progress claims",),
             )
+    # A status stands in a task file: a name without one is refused first.
     task = door.ledger.edges.task(resource)
     try:
         if not done:
@@ -206,6 +209,7 @@ def set_verb(
 def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool | None) -> Result:
     answer = acts.set_status(door.ledger, resource, new.word, commit=commit)
     entry = door.queue.find(resource).entry
+    # The file is open again, but a claim would still be refused by the ledger.
     finished = entry is not None and not entry.task.is_done and entry.why_not is WhyNot.DONE
     again = Hint(
         "claim",

@@ -81,6 +81,7 @@ def wait_verb(
         },
         lines=lines,
         warnings=answer.warnings,
+        # Waiting needs no user.email, but a claim does.
         then=(claim_them,) if door.ledger.actor.holder else (),
     )
 
@@ -154,6 +155,7 @@ safer than any check beforehand.""",
 def fence_verb(
     door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
 ) -> Result:
+    # In the session that has the lease: a door may speak for several.
     answer = door.act(
         "fence", [resource], lambda ledger, some: push.fence(ledger, some[0], token, scope=scope)
     )
