@@ -454,8 +454,8 @@ class PoolTaker:
                 "date: git pull"
             )
 
-    def count_left(self, without: Collection[str], *, is_over: bool) -> int:
-        """Count the tasks that are not done, but those ``without``.
+    def names_left(self, without: Collection[str], *, is_over: bool) -> set[str]:
+        """Name the tasks that are not done, but those ``without``.
 
         Once the pool ``is_over``, ``stranded`` gets those that nobody works on.
         """
@@ -466,7 +466,7 @@ class PoolTaker:
             if not is_over:
                 raise
             reading = self._place.queue.queue(ref=self._base)
-        count = 0
+        names = set[str]()
         for entry in reading.entries:
             name, view = entry.task.resource.text, entry.lease
             if name in self.stranded or name in without:
@@ -474,18 +474,18 @@ class PoolTaker:
             if entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
                 continue
             if not is_over:
-                count += 1
+                names.add(name)
             elif entry.claimable and name not in self._taken:  # a warning has said why
                 self.stranded[name] = "it could not be claimed here"
             elif entry.claimable or view is None or view.state == "active":
-                count += 1
+                names.add(name)
             else:  # its edge, or the margin of time, still keeps the task
                 why = f"the lease of {view.holder} has expired, and nobody works on it"
                 if view.free_at is not None:
                     why += f"; others may take it from {view.free_at:%H:%M:%SZ} on"
                 self.stranded[name] = why
                 self._warn_once(f"{name} is stranded: {why}")
-        return count
+        return names
 
     def _start(
         self,
@@ -630,17 +630,18 @@ class _Book:
     """Keeps the record of a pool, for other processes. It never fails."""
 
     def __init__(self, place: RunPlace, record: RunRecord) -> None:
-        self._runs, self._clock, self.left = runs_of(place), place.ledger.clock, 0
+        self._runs, self._clock, self._names = runs_of(place), place.ledger.clock, set[str]()
         self._counted, self.record = 0.0, record
         self._runs.tidy()
 
     def update(self, pool: Pool, taker: PoolTaker, outcome: str | None = None) -> None:
-        now = time.monotonic()
+        now, without = time.monotonic(), {job.name for job in pool.running} | pool.waiting
         if outcome in (EMPTY, ENOUGH) or (outcome is None and now - self._counted >= COUNTED):
-            without = {job.name for job in pool.running} | pool.waiting
             with contextlib.suppress(GitleaseError):
-                self.left = taker.count_left(without, is_over=outcome == EMPTY)
+                self._names = taker.names_left(without, is_over=outcome == EMPTY)
             self._counted = time.monotonic()
+        # Between two counts what was taken, and done, is left no more.
+        self.left = len(self._names - without - {x for x, y in pool.results.items() if y == DONE})
         counts = {**pool.counts, "running": len(pool.running), "left": self.left}
         stranded = tuple(sorted(taker.stranded))
         ended = None if outcome is None else self._clock.now().wall_ms

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder
 from gitlease.core.loss import explained
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
-from gitlease.verbs.table import Act, DoorOfClone
+from gitlease.verbs.table import Act, DoorOfClone, path_text
 from gitlease.wiring import words
 from gitlease.wiring.workspace import Found, Repository, Workspace, open_workspace
 
@@ -109,14 +109,6 @@ class CloneDoor(WorkTreeDoor):
     def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         with self.explaining(verb):
             return act(self.ledger, resources)
-
-
-def path_text(place: Any, what: str) -> str:
-    """The text of a string or path. UsageError for anything else."""
-    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
-    if not isinstance(text, str):
-        raise UsageError(f"{what} must be a string or a path, not {type(place).__name__}")
-    return text
 
 
 def needs_any(workspace: Workspace, name: str) -> bool:

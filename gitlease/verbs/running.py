@@ -43,6 +43,7 @@ from gitlease.verbs.table import (
     Result,
     find_verb,
     number_up_to,
+    path_text,
     verb,
 )
 
@@ -54,13 +55,6 @@ def _command_line(_door: Any, data: Any, name: str) -> tuple[str, ...]:
         way = 'for a line of a shell: ["sh", "-c", "make && make test"]'
         raise UsageError(f'the {name} must be a list of words: ["make", "test"]', hints=(way,))
     return words
-
-
-def _folder(_door: Any, data: Any, _name: str) -> str:
-    text = os.fspath(data) if isinstance(data, str | os.PathLike) else None
-    if not isinstance(text, str):
-        raise UsageError(f"a folder must be a string or a path, not {type(data).__name__}")
-    return text
 
 
 def _listener(_door: Any, data: Any, name: str) -> Any:
@@ -100,7 +94,11 @@ Grace = Annotated[
 Folder = Annotated[
     str | None,
     Parameter(
-        kind=Kind(read=_folder, schema=TEXT.schema, python="StrPath"),
+        kind=Kind(
+            read=lambda _, data, __: path_text(data, "a folder"),
+            schema=TEXT.schema,
+            python="StrPath",
+        ),
         about="Its folder (default: the current one).",
         doors=_OF_PROGRAM,
     ),

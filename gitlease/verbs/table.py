@@ -346,6 +346,14 @@ def read_text(_door: Any, data: Any, name: str) -> str:
     return data
 
 
+def path_text(place: Any, what: str) -> str:
+    """The text of a string or path. UsageError for anything else."""
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string or a path, not {type(place).__name__}")
+    return text
+
+
 def read_words(data: Any, name: str) -> list[Any]:
     """Read a list of words; a single word counts as one. UsageError for anything else."""
     if isinstance(data, str | os.PathLike | Resource):

@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from glob import escape, glob
 from importlib.util import find_spec
-from itertools import product
+from itertools import chain, product
 from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -66,6 +66,7 @@ OLDEST_GIT = (2, 31)
 LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
+DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 
 # Of the hints of refusals: a command that can be typed as it is, in whole or at the end.
@@ -497,27 +498,26 @@ def sessions(of: Examined) -> Rows:
 def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
-    away = f"mv {quote(place)} {quote(place)}.old"
-    is_file = () if os.path.isdir(place) else (BAD, f"{place} is not a folder: claims fail", away)
-    if (row := is_file or closed(place)) or place != folder:
-        yield row or (GOOD, f"nothing is kept in {folder} yet")
+    if not os.path.isdir(place):
+        yield BAD, f"{place} is not a folder: claims fail", f"mv {quote(place)} {quote(place)}.old"
         return
-    # Where the clone is its group's, as the umask of many systems has it, so is this folder.
-    few = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
-    every, shut = [folder], list[tuple[Any, ...]]()
+    every, shut = [folder], [place] if is_closed(place) else []
     for above, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = os.path.join(above, name)
-            if row := closed(path):
-                shut.append(row)
-                folders[:] = [x for x in folders if x != name]
-            else:
-                every.append(path)
-    yield from shut
-    if not shared_bits(f"{folder}/"):
-        for path in (x for x in every if os.path.isdir(x) and not os.path.islink(x)):
-            if os.stat(path).st_mode & few:
-                yield changed_mode(path, f"others can write {path}", 0, few)
+        for path in (os.path.join(above, x) for x in (*folders, *files)):
+            (shut if is_closed(path) else every).append(path)
+        folders[:] = [x for x in folders if not x.endswith(DAMAGED)]
+    if shut:
+        what = f"{shut[0]} cannot be read and written: claims fail"
+        if all(os.lstat(x).st_mode & 0o600 == 0o600 for x in shut):
+            yield BAD, f"{what}; it is another's, or read-only", HELP
+        else:
+            yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
+    # Where the clone is its group's, as the umask of many systems has it, so is this folder.
+    less = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
+    wide = [x for x in every if os.path.isdir(x) and os.lstat(x).st_mode & less]
+    if wide and not shared_bits(f"{folder}/"):
+        how = "-R go-w" if less & 0o020 else "-R o-w"
+        yield changed_mode(f"others can write {wide[0]}", folder, how, less=less)
     names = [os.path.relpath(x, folder) for x in every[1:]]
     for file in (damaged := [x for x in names if not is_sound(folder, x)]):
         local = file == "local.git"  # of which there is no other copy
@@ -527,18 +527,15 @@ def private(of: Examined) -> Rows:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
         yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
     if not damaged and not shut:
-        yield GOOD, f"{folder} is sound"
+        yield GOOD, f"{folder} is sound" if place == folder else f"nothing is kept in {folder} yet"
 
 
-def closed(path: str) -> tuple[Any, ...]:
-    """The row about a folder or file that is needed and cannot be used, with the mode it needs."""
+def is_closed(path: str) -> bool:
+    """Return whether a folder or file is needed and cannot be used."""
     need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
     is_other = os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES)
-    if is_other or os.access(path, need) or not os.path.lexists(path):  # others may remove it
-        return ()
-    what = f"{path} cannot be read and written: claims fail"
-    row = changed_mode(path, what, 0o700 if os.path.isdir(path) else 0o600)
-    return row if row[2] else (BAD, f"{what}; it is another's, or read-only", HELP)
+    is_other |= path.endswith(DAMAGED) or not os.path.lexists(path)  # others may remove it
+    return not is_other and not os.access(path, need)
 
 
 def is_sound(folder: str, name: str) -> bool:
@@ -546,7 +543,12 @@ def is_sound(folder: str, name: str) -> bool:
     path, file = os.path.join(folder, name), os.path.basename(name)
     if file == KNOWN_FILE:
         return StateFolder(os.path.dirname(path)).load() is not None
-    if file == NOTES:
+    if name.startswith("state/") and "." not in file and file != "lock":
+        return os.path.isdir(path) or not os.path.lexists(path)
+    is_change = os.path.basename(os.path.dirname(path)) in ("pending", "edges") and file.endswith(
+        ".json"
+    )
+    if file == NOTES or is_change:
         return not read_small(path, LARGEST_NOTES) or load_json(path, LARGEST_NOTES) is not None
     if file != name or not name.endswith(".git"):
         return True
@@ -560,7 +562,8 @@ def is_leftover(folder: str, name: str) -> bool:
     """Return whether nobody writes a temporary file, or holds a lock of git, any more."""
     with contextlib.suppress(OSError):
         old = time.time() - os.lstat(os.path.join(folder, name)).st_mtime > LEFT_OVER
-        return old and re.search(r"\.tmp$|\.damaged$|^[^/]*\.git/.*\.lock$", name) is not None
+        leftover = re.search(r"\.tmp$|^[^/]*\.git/.*\.lock$", name) is not None
+        return name.endswith(DAMAGED) or (old and leftover)
     return False
 
 
@@ -570,16 +573,25 @@ def delete(folder: str, *names: str) -> str:
         if path.endswith(".git"):
             (store := PrivateStore(path)).ready()
             store.delete()  # unless another process has done so by now
+        elif path.endswith(DAMAGED):
+            shutil.rmtree(path)  # or else its owner has to
         else:
             remove(path)
     return f"deleted {', '.join(names)} in {folder}"
 
 
-def changed_mode(path: str, what: str, more: int, less: int = 0) -> tuple[Any, ...]:
-    """The row about a file whose mode has to have some bits more, or less; no fix if it has."""
-    mode = ((before := stat.S_IMODE(os.lstat(path).st_mode)) | more) & ~less
-    fix = f"chmod {mode:o} {quote(path)}" if mode != before else ""
-    return BAD, what, fix, partial(os.chmod, path, mode)
+def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -> tuple[Any, ...]:
+    """The row about modes, with one command for a path, with ``-R`` also for all below it."""
+    walk = os.walk(path if how.startswith("-R ") else "")
+
+    def mend() -> None:
+        for above, folders, files in chain([("", [path], [])], walk):
+            for file in (os.path.join(above, x) for x in (*folders, *files)):
+                if not os.path.islink(file):
+                    bits = more if os.path.isdir(file) else more & 0o666
+                    os.chmod(file, stat.S_IMODE(os.lstat(file).st_mode) & ~less | bits)
+
+    return BAD, what, f"chmod {how} {quote(path)}", mend
 
 
 def gateway(of: Examined) -> Rows:
@@ -588,7 +600,7 @@ def gateway(of: Examined) -> Rows:
         return
     for path in (folder, os.path.join(folder, FILE)):
         if os.path.lexists(path) and os.lstat(path).st_mode & 0o077:
-            yield changed_mode(path, f"others than its owner can use {path}", 0, 0o077)
+            yield changed_mode(f"others than its owner can use {path}", path, "go-rwx", less=0o077)
             return
     tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
     yield GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}"

@@ -356,7 +356,12 @@ def test_damaged_copies_are_deleted_and_fetched_again(used: Path, tmp_path: Path
         ("notes.json", "{"),
         ("state/default/global/known.json", '{"version": 7}'),
         ("store.git/config", "[core"),
+        ("state/default/global/edges/aa.json", "junk"),
+        ("state/default/global/pending", ""),
     ):
+        if (private / file).is_dir():
+            (private / file).rmdir()
+        (private / file).parent.mkdir(exist_ok=True)
         (private / file).write_text(damage)
         row = look(used, tmp_path)["private"][0]
         assert row.state == "bad", damage
@@ -389,6 +394,9 @@ def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
     assert states(look(used, tmp_path), "private") == ["warning", "good"]
     assert states(look(used, tmp_path, fix=True), "private") == ["good"]
     assert not any(file.exists() for file in files)
+    (aside := private / "store.git.1.damaged").mkdir()
+    assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+    assert not aside.exists()
     assert (private / "store.git.lock").exists()  # ours, which nobody has to remove
 
 
@@ -404,6 +412,10 @@ def test_private_folder_with_wrong_modes(
     assert states(look(used, tmp_path), "private") == ["bad"]  # and does not say that it is sound
     assert states(look(used, tmp_path, fix=True), "private") == ["good"]
     assert state.stat().st_mode & 0o777 == 0o700
+    for file in (folder, state):  # one command for both
+        file.chmod(0o777)
+    (row,) = look(used, tmp_path)["private"][:-1]
+    type_fix(used, row.fix)
     git(used, "config", "core.sharedRepository", "group")
     folder.chmod(0o2775)
     assert states(look(used, tmp_path), "private") == ["good"]

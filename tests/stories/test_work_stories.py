@@ -325,6 +325,7 @@ def test_status_shows_pools_that_run_or_the_last(jo: Desk) -> None:
     jo.all_gone()
     (pool,) = jo.document("work", "--status")["pools"]
     assert pool["state"] == "killed"
+    assert (pool["totals"]["running"], pool["totals"]["stopped"]) == (0, 2)
 
 
 def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clones: Clones) -> None:

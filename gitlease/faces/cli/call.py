@@ -154,10 +154,9 @@ class Call(DoorOfClone):
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
         # A claim of a name that may be meant as a file is refused later, by what the ledger has.
-        if not claiming:
-            wanted = [self.resource(word) for word in words]
-        else:
-            wanted = [wiring.resource_here(self.workspace, word) for word in words]
+        read = partial(wiring.resource_here, self.workspace) if claiming else self.resource
+        wanted = [*map(read, words)]
+        if claiming:
             self._speak_for(wanted)
         for extra in wanted[1:]:
             if DURATION.fullmatch(extra.text) and not wiring.is_known(self.workspace, extra):
@@ -436,15 +435,13 @@ def _skew_warnings(views: Iterable[core.LeaseView]) -> tuple[str, ...]:
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and return its exit status. ``body`` reports a part that was done."""
-    if call.command not in ("run", "dispatch"):
-        return _print_refusal(call, error, body, exit_of(error.code))
-    status = runs.exit_of_refusal(error)
-    if call.command == "dispatch":
-        status = status if status in runs.UNSTARTED else exit_of(error.code)
-        return _print_refusal(call, error, body, status)
-    # It passes on its command's exit status, so its own refusals have others, and its output goes
-    # to standard error, which may be closed.
-    with contextlib.suppress(OSError, ValueError):
+    status, is_run = exit_of(error.code), call.command == "run"
+    if is_run or call.command == "dispatch":
+        # A run passes on its command's exit status, so its own refusals have others.
+        of_run = runs.exit_of_refusal(error)
+        status = of_run if is_run or of_run in runs.UNSTARTED else status
+    # Its output goes to standard error, which may be closed.
+    with contextlib.suppress(*((OSError, ValueError) if is_run else ())):
         _print_refusal(call, error, body, status)
     return status
 

@@ -8,6 +8,7 @@ import json
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -23,6 +24,7 @@ from gitlease.runs.pool import ENOUGH, Job, PoolEvent, PoolRan
 from gitlease.runs.records import (
     DONE,
     FAILED,
+    KILLED,
     LOST,
     RUNNING,
     WAITING,
@@ -181,8 +183,7 @@ def _work(declared: DeclaredVerb, call: Call, *, status: bool, **given: Any) -> 
     if status:
         if any(given.values()):
             raise UsageError("--status cannot be combined with anything else")
-        show_status(call)
-        return 0
+        return show_status(call)
     if not given["command"]:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
     gc.enable()
@@ -290,26 +291,29 @@ def _panel(jobs: Sequence[Job], pool: RunRecord, now: datetime) -> Text:
     if not laid_out:
         laid_out = output.table_lines(head[:2], [row[:2] for row in rows], width)
     text = "\n".join(line for lines in laid_out for line in lines)
-    return Text(f"{_totals(pool, 'running', now)}\n{text}", no_wrap=True, overflow="ellipsis")
+    return Text(
+        f"{_totals(pool, 'running', now, totals(pool))}\n{text}", no_wrap=True, overflow="ellipsis"
+    )
 
 
-def totals(pool: RunRecord) -> dict[str, int]:
-    """Return the number of a pool's tasks by their results."""
-    counts = {**(pool.counts or {}), "stranded": len(pool.stranded)}
+def totals(pool: RunRecord, ended: Sequence[str] = ()) -> dict[str, int]:
+    """Return the number of a pool's tasks by their results; it did not see those that ``ended``."""
+    counts = Counter({**(pool.counts or {}), "stranded": len(pool.stranded)})
+    counts.update([*ended, *("left" for x in ended if x not in (DONE, WAITING))])
+    counts["running"] -= len(ended)
     first = (DONE, "running", FAILED, "left", "stranded", WAITING)
     return {x: counts.get(x, 0) for x in dict.fromkeys((*first, *OUTCOMES))}
 
 
-def _totals(pool: RunRecord, state: str, now: datetime) -> str:
+def _totals(pool: RunRecord, state: str, now: datetime, counts: dict[str, int]) -> str:
     """Return a pool's state and the number of its tasks by their results."""
-    counts = totals(pool)
     words = [f"{counts[x]} {x.replace('_', ' ')}" for x in counts if counts[x]]
     since = sentences.clock_time(moment_of(pool.began_at), now)
     at = pool.ended_at and f"from {since} to {sentences.clock_time(moment_of(pool.ended_at), now)}"
     return f"pool {pool.runner} {state} {at or f'since {since}'}: {', '.join(words) or 'no tasks'}"
 
 
-def show_status(call: Call) -> None:
+def show_status(call: Call) -> int:
     """Show the pools that run, or else the last one, with the runs of each."""
     runs, now = runs_of(call.workspace), call.now()
     every, every_run = runs.pools(), runs.background()
@@ -322,16 +326,17 @@ def show_status(call: Call) -> None:
         named.sort(key=lambda x: x[1] != RUNNING)
         rows = [status_row(*x, now) for x in named[:MOST_SHOWN]]
         styles = [STYLES.get(x.result or state, "") for x, state, _ in named[:MOST_SHOWN]]
-        more = len(named) - len(rows)
-        shown += [_totals(pool, state, now), f"command: {shlex.join(pool.command)}"]
+        # A pool that was killed has not seen how its last runs ended.
+        unseen = (pool.counts or {}).get(RUNNING, 0) if state == KILLED else 0
+        last = sorted(named, key=lambda x: -(x[0].ended_at or now.timestamp() * 1_000))[:unseen]
+        counts = totals(pool, [x.result or FAILED for x, how, _ in last if how != RUNNING])
+        shown += [_totals(pool, state, now, counts), f"command: {shlex.join(pool.command)}"]
         shown += [f"stranded: {', '.join(pool.stranded)}"] if pool.stranded else []
         shown += [Table(headings=POOL_HEADINGS, rows=rows, styles=styles)] if rows else []
-        shown += [f"and {more} more"] if more else []
+        shown += [f"and {len(named) - len(rows)} more"] if len(named) > len(rows) else []
         tasks = [wire.background(x, y, shape="pool_run", last_line=z) for x, y, z in named]
-        documents.append(
-            wire.background(pool, state, shape="pool", totals=totals(pool), runs=tasks)
-        )
-    call.respond(Result(body={"pools": documents}, lines=lambda: shown))
+        documents.append(wire.background(pool, state, shape="pool", totals=counts, runs=tasks))
+    return call.respond(Result(body={"pools": documents}, lines=lambda: shown))
 
 
 def status_row(run: RunRecord, state: str, line: str, now: datetime) -> tuple[str, ...]:

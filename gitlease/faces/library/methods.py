@@ -22,7 +22,6 @@ from gitlease.core.instant import format_duration, moment_of, utc_text
 from gitlease.core.resources import WHOLE, Resource, fold, word_anywhere
 from gitlease.faces.library import values
 from gitlease.verbs import sentences
-from gitlease.verbs.doors import path_text
 from gitlease.verbs.next_steps import steps_after
 from gitlease.verbs.table import (
     CODES,
@@ -35,6 +34,7 @@ from gitlease.verbs.table import (
     Parameter,
     Result,
     find_verb,
+    path_text,
     read_values,
 )
 
