@@ -314,6 +314,7 @@ def land_verb(
     where, several = f"{landed.base} of {landed.remote}", "s" * (landed.commits != 1)
     number = f"{landed.commits} commit{several}, {landed.commit[:9]}"
     said = f"landed {landed.resource} on {where}: {number}"
+    # An interrupted landing is repeated, and had perhaps come through.
     if landed.already:
         said = f"{landed.resource} has landed on {where} already"
     return Result(
@@ -354,6 +355,7 @@ def note_verb(
 ) -> Result:
     if not any:
         try:
+            # A note under a mistyped name would reach nobody.
             door.check_names([resource])
         except NotFound as error:  # under whatever kind of name, nobody holds it
             hints = [x for x in error.hints if not (to_holder and x is USE_ANY)]

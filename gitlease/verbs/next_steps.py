@@ -149,6 +149,7 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     holder, own = error.holder, door.ledger.actor.holder
     if error.views and same_person(error.views[0].holder, own):
         return (_of_own(door, error.views[0]),)
+    # Nobody need be told to ask themselves.
     if holder is None or same_person(holder, own):
         return ()
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)

@@ -759,6 +759,7 @@ CODES: Mapping[str, Code] = {
 
 def http_of(code: str) -> int:
     """Return the HTTP status of an error code."""
+    # A code that the table lacks is a fault of ours.
     return CODES[code].http if code in CODES else CODES[INTERNAL].http
 
 

@@ -174,6 +174,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
         error,
         exit=exit_of(error.code),
         message=sentences.refusal(error, now),
+        # An assignment in a task file alone has no lease, but somebody's name.
         holder=first.holder if first else error.whose,
         session=first.session if first else None,
         expires_at=seconds(first.expires_at) if first else None,
