@@ -335,14 +335,14 @@ def test_task_of_a_dead_machine_goes_back_to_the_queue(path_remote: Remote, clon
     short_leases(made[0])
     with desks_in(made) as (ada, bob):
         assert ada.ask("claim", "F02", "--ttl", "6s").returncode == 0
-        dead = ada.start("run", "--next", "--ttl", "6s", "--", "sh", "-c", "sleep 30")
+        dead = ada.start("run", "--next", "--ttl", "12s", "--", "sh", "-c", "sleep 90")
         until(lambda: bob.live() == ["F01"], "its claim, and the lapse of the other")
         for pid in (dead.pid, *ada.processes()):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         held = lines(bob.ask("work", "--done-on-success", "--json", "--", "true"))[-1]
         assert (held["done"], held["left"], held["stranded"]) == (0, 1, ["F02"])
-        until(lambda: not bob.live(), "the lapse")
+        until(lambda: bob.ask("next").returncode == 0, "the margin after its lapse")
         done = bob.ask("work", "--done-on-success", "--json", "--", "true")
         end = lines(done)[-1]
         assert (done.returncode, end["done"], end["stranded"]) == (1, 1, ["F02"])

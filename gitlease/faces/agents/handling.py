@@ -133,7 +133,7 @@ def handle(
         if data is None:
             raise Invalid("standard input cannot be read")
         event = read(agent, kind, parse(data))
-        system = _System(opener or wiring.open_for_agent, start or start_detached, now)
+        system = _System(opener or _open_context, start or start_detached, now)
         reply = _reply(event, system, keep="--keep" in argv)
         notice, document = reply.notice, answer(agent, kind, reply)
     except NotARepository:
@@ -143,6 +143,11 @@ def handle(
         notice = _fault(kind, error)
         document = answer(agent, kind, Reply(notice=notice))
     return document if document or agent.flat else None, notice
+
+
+def _open_context(directory: str, **who: str) -> wiring.AgentContext | None:
+    # A function of its own: the name alone would load what an event with nothing due never needs.
+    return wiring.open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
 def _fault(kind: EventKind, error: Exception) -> str:
