@@ -632,7 +632,7 @@ class CheckService:
 
 
 def _waiting(ledger: Ledger) -> Iterable[str]:
-    for lease in ledger.live()[0]:
+    for lease in ledger.every_lease():
         setback = ledger.setback(lease.resource) if lease.parked else None
         if setback and setback.waits:
             why = setback.last.text.strip().partition("\n")[0]

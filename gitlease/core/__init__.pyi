@@ -62,7 +62,6 @@ from gitlease.core.lease import State as State
 from gitlease.core.lease import abandoned_at as abandoned_at
 from gitlease.core.lease import clock_skewed as clock_skewed
 from gitlease.core.lease import free_at as free_at
-from gitlease.core.lease import heads_in as heads_in
 from gitlease.core.lease import holder_has as holder_has
 from gitlease.core.lease import person_key as person_key
 from gitlease.core.lease import row_of as row_of

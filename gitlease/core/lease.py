@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -568,16 +568,8 @@ def row_of(lease: Lease, file: str = "") -> str:
         heads = ["/".join(("", *resources.parse(x).head[:DEPTH])) or ROOT for x in patterns]
         # What could be taken for more than one head or line is looked at whatever is asked for.
         parts[3] = _BETWEEN.join(heads) if all(x.isprintable() for x in heads) else ROOT
-    if not parts[1].isprintable():
-        # An empty person is looked at for everybody.
-        parts[1] = ""
     values = JSON.dump(lease)
     return "\t".join((*parts, json.dumps([values[name] for name in FIELDS], separators=(",", ":"))))
-
-
-def heads_in(row: str) -> str:
-    """The part of a line that a ``Reach`` is asked about."""
-    return row.split("\t", _PARTS)[3]
 
 
 class Reach:
@@ -607,10 +599,14 @@ class RowsDamaged(Invalid):
 
 
 class LeaseRows:
-    """Leases as lines. Raises RowsDamaged for a line that is not a lease."""
+    """Live leases as lines. Raises RowsDamaged for a line that is not a lease.
 
-    def __init__(self, rows: Iterable[str]) -> None:
-        self.rows = tuple(rows)
+    Without ``people`` they are all of a ledger; else all that cover paths, all of these people
+    (``person_key``), and of others' names so many that it is known that there are any.
+    """
+
+    def __init__(self, rows: Iterable[str], people: Collection[str] | None = None) -> None:
+        self.rows, self.people = tuple(rows), people
         self._parts = [row.split("\t", _PARTS) for row in self.rows]
         if min(map(len, self._parts), default=_PARTS + 1) <= _PARTS:
             raise _damaged()
@@ -624,26 +620,28 @@ class LeaseRows:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LeaseRows) and self.rows == other.rows
 
-    def __hash__(self) -> int:
-        return hash(self.rows)
-
     def __iter__(self) -> Iterator[Lease]:
         """All of them, each built when it is asked for."""
         return map(self._lease, range(len(self.rows)))
 
+    def has_all_of(self, person: str | None) -> bool:
+        """Return whether all leases of a person, if any is meant, are among them."""
+        return self.people is None or person is None or person in self.people
+
     def are_sound(self) -> bool:
         """True if the first line can be read, as none of another format, and all cover a thing."""
         try:
-            return next(iter(self), None) is None or all(x[2] or x[3] for x in self._parts)
+            next(iter(self), None)
         except RowsDamaged:
             return False
+        # A line without its heads would keep nobody from its paths.
+        return all(x[3] if x[0].startswith("paths/") else x[2] or x[3] for x in self._parts)
 
     def of_person(self, holder: str) -> list[Lease]:
         """Those of one person, in the order of their resources."""
-        wanted = (person_key(holder), "")
-        # The line of an unprintable person tells none: it is built and compared.
-        leases = [self._lease(n) for n, parts in enumerate(self._parts) if parts[1] in wanted]
-        return sorted((x for x in leases if person_key(x.holder) == wanted[0]), key=_KEY)
+        wanted = person_key(holder)
+        leases = (self._lease(n) for n, parts in enumerate(self._parts) if parts[1] == wanted)
+        return sorted(leases, key=_KEY)
 
     def has_others(self, holder: str) -> bool:
         """Return whether any is not this person's."""

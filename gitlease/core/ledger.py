@@ -7,7 +7,7 @@ leases as with a hundred thousand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Protocol, runtime_checkable
 
@@ -261,8 +261,8 @@ class RowRecords(Protocol):
     def near(self, reach: Reach) -> Iterable[Lease]:
         """Every record with paths that may cover what is reached. Invalid as for ``with_paths``."""
 
-    def live(self) -> tuple[LeaseRows, list[Damage]]:
-        """The live leases, and every record that cannot be read."""
+    def live(self, holder: str) -> tuple[LeaseRows, Sequence[Damage]]:
+        """Return what ``Ledger.live`` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +311,11 @@ class Ledger:
             read = records.with_paths()
         return self._as_changed(read, lambda x: bool(x.patterns))
 
-    def live(self) -> tuple[LeaseRows, list[Damage]]:
-        """The live leases, and every record that cannot be read."""
+    def live(self, holder: str) -> tuple[LeaseRows, Sequence[Damage]]:
+        """The live leases (``LeaseRows``, with this person) and, of what was read, the damage."""
         # The store's lines know nothing of what has been decided on top of it.
         if isinstance(self.records, RowRecords) and not self.changes.leases:
-            return self.records.live()
+            return self.records.live(holder)
         live = (x for x in self.every_lease() if x.state is State.ACTIVE)
         return LeaseRows.of(live), self.damage()
 

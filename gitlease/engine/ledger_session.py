@@ -388,8 +388,8 @@ class LedgerSession:
 
     def own_live(self) -> list[Lease]:
         """The live leases of the caller's person, parked ones too, by this clone's copy."""
-        ledger = _read_with_retry(self.known_ledger)
-        return ledger.live()[0].of_person(self.actor.holder) if ledger else []
+        ledger, holder = _read_with_retry(self.known_ledger), self.actor.holder
+        return ledger.live(holder)[0].of_person(holder) if ledger else []
 
     def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
         """The caller's unparked leases in a session, by this clone's copy; ``but`` these ids."""

@@ -401,7 +401,7 @@ def _complete_landed(
     if session.landed is None or head is None or head.ledger is None:
         return NOTHING
     if resources is None:  # without reading the records of everybody else
-        leases = head.ledger.live()[0].of_person(session.actor.holder)
+        leases = session.own_live()
     else:
         leases = [x for resource in resources for x in session.own_records(resource)]
     own = _own(session, head, leases)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gitlease import core, engine
 from gitlease.core.errors import (
     AnotherLedger,
     Denied,
     GitleaseError,
-    Invalid,
     LeaseLost,
     Rollback,
     Unavailable,
@@ -21,7 +19,6 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import JSON, Damaged, replace
 from gitlease.core.instant import MS, humanize_duration, rfc3339
 from gitlease.core.lease import (
-    ROW_SHAPE,
     Actor,
     Lease,
     LeaseRows,
@@ -29,11 +26,12 @@ from gitlease.core.lease import (
     Moment,
     Relation,
     Sighting,
+    person_key,
     relation,
 )
-from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, word_anywhere
+from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, parse_resource, word_anywhere
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.git.files import Notes, make_folders
+from gitlease.git.files import Notes
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.rules import (
     DAMAGE_SHOWN,
@@ -52,7 +50,7 @@ from gitlease.guard.rules import (
     renew_at,
     still_blocks,
 )
-from gitlease.store.state import StateFolder, load_text, store_text
+from gitlease.store.state import StateFolder, load_leases
 
 OWN = (Relation.MINE, Relation.PARKED)
 
@@ -110,13 +108,12 @@ class GuardService:
         states = {layer: self._state(layer, freshness, strict=strict) for layer in self._layers}
         others = {x: self._load(x) for x in self._in_use if x not in states}
         self._set_idle_marker(states | others)
-        reach = reach_of(touched)
         for cached in filter(None, states.values()):
-            view = self._view(cached)
             freshness.add_ledger(cached, self._age_ms(cached) // MS)
             if cached.doubt:
                 continue  # its leases are not those of the people here
-            judged = view.judge(touched, cached.leases.near(*reach))
+            view, near = self._near(cached, touched, freshness)
+            judged = view.judge(touched, near)
             findings += judged
             # Of several layers some may have been fetched, and block; the others only warn.
             if freshness.failure is not None and not self._is_young(cached):
@@ -150,10 +147,11 @@ class GuardService:
     def others_hold(self) -> bool:
         """Tell whether others hold anything that would block the caller. Asks no remote."""
         return any(
-            self._view(cached).severity(lease) is Severity.BLOCK
+            # Of so many that not all are kept, some are taken to be live.
+            cached.leases.people is not None
+            or any(self._view(cached).severity(x) is Severity.BLOCK for x in cached.leases)
             for cached in self._cached(self._layers)
             if not cached.doubt
-            for lease in cached.leases
         )
 
     def lost(self) -> tuple[str, ...]:
@@ -281,6 +279,25 @@ class GuardService:
             freshness.mark_unknown()
         return kept
 
+    def _near(
+        self, cached: CachedLedger, touched: Sequence[Touched], freshness: Freshness
+    ) -> tuple[Viewpoint, Iterable[Lease]]:
+        # At least the leases that cover a change. Where too many names are held to keep them all,
+        # its tasks are looked up in the ledger.
+        reach, names = reach_of(touched)
+        near = {x.key: x for x in cached.leases.near(reach, names)}
+        if names and cached.leases.people is not None:
+            try:
+                store = self._store(cached.layer)
+                head = store.known(cached.layer) or store.fetch(cached.layer)
+                cached = replace(cached, seen=head.seen)
+                if head.ledger is not None:
+                    every = map(head.ledger.leases_of, map(parse_resource, names))
+                    near |= {x.key: x for leases in every for x in leases}
+            except GitleaseError as error:
+                freshness.mark_unknown(error.message)
+        return self._view(cached), near.values()
+
     def _is_young(self, cached: CachedLedger) -> bool:
         return self._age_ms(cached) <= self._max_age * MS
 
@@ -292,7 +309,7 @@ class GuardService:
 
     def _load(self, layer: str) -> CachedLedger | None:
         kept = self._watch.load(layer)
-        if kept is not None:
+        if kept is not None and kept.leases.has_all_of(person_key(self._actor.holder)):
             return kept
         try:
             head = self._store(layer).known(layer)
@@ -301,8 +318,8 @@ class GuardService:
         return self._keep(head) if head is not None else None
 
     def _keep(self, head: Snapshot) -> CachedLedger:
-        leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
-        layer, at = head.layer, head.received
+        holder, layer, at = self._actor.holder, head.layer, head.received
+        leases, damage = head.ledger.live(holder) if head.ledger else (LeaseRows(()), [])
         doubt = self._store(layer).doubt(head)
         cached = CachedLedger(
             layer=layer,
@@ -311,7 +328,7 @@ class GuardService:
             leases=leases,
             policy=head.policy,
             damage=engine.of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
-            notices=head.ledger.notices(self._actor.holder) if head.ledger else (),
+            notices=head.ledger.notices(holder) if head.ledger else (),
             seen=head.seen,
             doubt=doubt.message if doubt is not None else "",
         )
@@ -454,18 +471,17 @@ def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = N
 # --- the copies: what may be known of the leases without git and without parsing ------------------
 # Whatever is wrong with them, they are of no use, and no harm: the guard asks the ledger then.
 
-FILE = "watch.rows"
-FORM = f"leases 3 {ROW_SHAPE}"
 FAILURE = "unreachable"  # a kind of notes, by the state of a place
-MAX_BYTES = 256 * 1024 * 1024
+FACTS = "watched"  # another: what a hook needs to know of a ledger beside its leases
 LONGEST_MESSAGE = 1_000
+NOT_KEPT: Mapping[str, Any] = {"leases": LeaseRows(()), "seen": lambda _lease: None}
 
 
 class WatchFolder:
-    """The kept leases of each layer, beside its other state, and the idle marker in ``folder``.
+    """The kept copies of each layer, and the idle marker in the clone's ``folder``.
 
-    It only saves work between two hooks, and never fails. ``origin`` is what the idle markers of
-    this process are made from.
+    The leases are those that the store keeps. It only saves work between two hooks, and never
+    fails. ``origin`` is what the idle markers of this process are made from.
     """
 
     def __init__(
@@ -473,51 +489,40 @@ class WatchFolder:
     ) -> None:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
         self._notes = Notes(folder)
-        self._read: dict[str, tuple[tuple[int, ...], CachedLedger]] = {}
+        self._read: dict[str, tuple[str, LeaseRows]] = {}  # by layer, with their version
 
     def load(self, layer: str) -> CachedLedger | None:
         """Return what is kept of a layer, if it is of the head that this clone has now."""
-        known, kept = StateFolder(self._state(layer)).load(), self._load(layer)
-        if kept is None or (kept.layer, kept.version) != (layer, known.version if known else ""):
+        state = self._state(layer)
+        version = known.version if (known := StateFolder(state).load()) else ""
+        try:
+            kept = JSON.load(CachedLedger, self._notes.get(FACTS, state), **NOT_KEPT)
+        except Damaged:
             return None
-        now = self._clock.now()
+        now, is_of_head = self._clock.now(), (kept.layer, kept.version) == (layer, version)
         # A sighting of before a reboot, or a clock that was set back, counts anew.
-        if not kept.received.same_boot(now) if known is None else known.at(now) is not known:
+        is_past = not kept.received.same_boot(now) if known is None else known.at(now) is not known
+        leases = self._leases(layer, version) if is_of_head and not is_past else None
+        if leases is None:
             return None
 
         def seen(lease: Lease) -> Sighting | None:
-            file = kept.leases.file_of(lease)
+            file = leases.file_of(lease)
             return known.sighting(file) if known is not None and file else None
 
         received = kept.received if known is None else known.received
-        return replace(kept, seen=seen, received=received)
+        return replace(kept, leases=leases, seen=seen, received=received)
 
     def save(self, watched: CachedLedger) -> None:
-        file = self._file(watched.layer)
-        with contextlib.suppress(OSError):
-            make_folders(os.path.dirname(file))
-            # The leases stay the lines that they are: only those that a change may touch are built.
-            lines = (json.dumps(JSON.dump(watched, "leases", "seen")), *watched.leases.rows, "")
-            store_text(file, "\n".join(lines), form=FORM)
-            self._read[watched.layer] = _mark(file), watched
+        facts, at = JSON.dump(watched, *NOT_KEPT), watched.received.wall_ms / MS
+        self._notes.put(FACTS, self._state(watched.layer), facts, at=at)
+        self._read[watched.layer] = watched.version, watched.leases
 
-    def _load(self, layer: str) -> CachedLedger | None:
-        """Read what is kept, once; None where it is not whole."""
-        file = self._file(layer)
-        with contextlib.suppress(OSError, ValueError, RecursionError, Invalid):
-            mark = _mark(file)
-            if self._read.get(layer, ((),))[0] != mark:
-                first, *lines = (load_text(file, MAX_BYTES, form=FORM) or "").split("\n")
-                rows = LeaseRows(lines[:-1])
-                if not rows.are_sound():
-                    return None
-                fields = {"leases": rows, "seen": lambda _lease: None}
-                self._read[layer] = mark, JSON.load(CachedLedger, json.loads(first), **fields)
-            return self._read[layer][1]
-        return None
-
-    def _file(self, layer: str) -> str:
-        return os.path.join(self._state(layer), FILE)
+    def _leases(self, layer: str, version: str) -> LeaseRows | None:
+        before, leases = self._read.get(layer, ("", LeaseRows(())))
+        if before != version and (kept := load_leases(self._state(layer))) is not None:
+            before, leases = self._read[layer] = kept.version, kept.leases
+        return leases if before == version else None
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
         """Write the marker for the shims, unless the heads of the layers are no longer these."""
@@ -542,8 +547,3 @@ class WatchFolder:
         else:
             short = JSON.dump(replace(failure, message=failure.message[:LONGEST_MESSAGE]))
             self._notes.put(FAILURE, self._state(""), short, at=failure.at.wall_ms / MS)
-
-
-def _mark(file: str) -> tuple[int, ...]:
-    there = os.lstat(file)
-    return there.st_ino, there.st_mtime_ns, there.st_size

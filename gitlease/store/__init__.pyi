@@ -32,10 +32,12 @@ from gitlease.store.records import waiting_file as waiting_file
 from gitlease.store.records import write_header as write_header
 from gitlease.store.records import write_lease as write_lease
 from gitlease.store.records import write_message as write_message
+from gitlease.store.state import FORM as FORM
+from gitlease.store.state import ROWS_FILE as ROWS_FILE
+from gitlease.store.state import KeptLeases as KeptLeases
 from gitlease.store.state import Known as Known
 from gitlease.store.state import StateFolder as StateFolder
-from gitlease.store.state import load_text as load_text
-from gitlease.store.state import store_text as store_text
+from gitlease.store.state import store_leases as store_leases
 from gitlease.store.storage import Move as Move
 from gitlease.store.storage import SharedWithWork as SharedWithWork
 from gitlease.store.storage import Storage as Storage
@@ -44,12 +46,10 @@ from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Remote as Remote
 from gitlease.store.transport import Watched as Watched
 from gitlease.store.transport import helper_of as helper_of
-from gitlease.store.tree import FORM as FORM
 from gitlease.store.tree import GitRecords as GitRecords
 from gitlease.store.tree import StoreObjects as StoreObjects
 from gitlease.store.tree import changed_files as changed_files
 from gitlease.store.tree import commit_bytes as commit_bytes
-from gitlease.store.tree import file_of_rows as file_of_rows
 from gitlease.store.tree import read_commit as read_commit
 from gitlease.store.tree import read_ledger as read_ledger
 from gitlease.store.tree import write_step as write_step

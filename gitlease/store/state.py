@@ -18,9 +18,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from gitlease.core.errors import Invalid
 from gitlease.core.frozen import JSON, dataclass, field, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Sighting
+from gitlease.core.lease import ROW_SHAPE, LeaseRows, Sighting
+from gitlease.core.ledger import Damage
 from gitlease.engine.ports import Pending, Prepared
 from gitlease.git.files import (
     LEFT_OVER,
@@ -379,23 +381,48 @@ def pending_of(prepared: Prepared, layer: str) -> Pending:
     )
 
 
-# --- text with a check sum ----------------------------------------------------------------------
+# --- the leases that are kept as lines ----------------------------------------------------------
+
+ROWS_FILE = "watch.rows"
+FORM = f"leases 4 {ROW_SHAPE}".encode()
+MAX_ROWS = 256 * 1024 * 1024
 
 
-def load_text(file: str, limit: int, *, form: str) -> str | None:
-    """Read the text that ``store_text`` wrote in the same form; None for anything else."""
-    head, _, body = (read_small(file, limit) or b"").partition(b"\n")
-    with contextlib.suppress(UnicodeDecodeError):
-        return body.decode("utf-8", "surrogatepass") if head == _sum_of(body, form) else None
+@dataclass(frozen=True, slots=True)
+class KeptLeases:
+    """Live leases of one state of a ledger, and the records in its tree that cannot be read."""
+
+    version: str
+    root: str
+    leases: LeaseRows
+    damaged: tuple[Damage, ...] = ()
+
+
+def load_leases(folder: str) -> KeptLeases | None:
+    """Read what ``store_leases`` kept; None for anything else, whatever is wrong with it."""
+    head, _, body = (read_small(os.path.join(folder, ROWS_FILE), MAX_ROWS) or b"").partition(b"\n")
+    if head != _sum_of(body):
+        return None
+    with contextlib.suppress(*_UNREADABLE, Invalid):
+        first, *lines = body.decode("utf-8", "surrogatepass").split("\n")
+        fields = json.loads(first)
+        people = None if fields["people"] is None else strings_in(fields["people"])
+        rows = LeaseRows(lines[:-1], people)
+        return JSON.load(KeptLeases, fields, leases=rows) if rows.are_sound() else None
     return None
 
 
-def store_text(file: str, text: str, *, form: str) -> None:
-    """Keep text with a check sum of it. Raises OSError."""
-    # Names of files may be of any bytes, which stand as surrogates.
-    body = text.encode("utf-8", "surrogatepass")
-    replace_file(file, _sum_of(body, form) + b"\n" + body)
+def store_leases(folder: str, kept: KeptLeases) -> None:
+    """Keep leases in the folder of a ledger's state, if that can be written."""
+    people = None if kept.leases.people is None else sorted(kept.leases.people)
+    fields = {**JSON.dump(kept, "leases"), "people": people}
+    # The leases stay the lines that they are: only those that a change may touch are built.
+    body = "\n".join((json.dumps(fields), *kept.leases.rows, "")).encode("utf-8", "surrogatepass")
+    with contextlib.suppress(OSError):
+        make_folders(folder)
+        if len(body) < MAX_ROWS:  # more would not be read again
+            replace_file(os.path.join(folder, ROWS_FILE), _sum_of(body) + b"\n" + body)
 
 
-def _sum_of(body: bytes, form: str) -> bytes:
-    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))
+def _sum_of(body: bytes) -> bytes:
+    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(FORM)), len(body))

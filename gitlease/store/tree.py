@@ -7,8 +7,6 @@ ever checked out.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,12 +15,12 @@ from typing import Any
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import MS
-from gitlease.core.lease import ROW_SHAPE, Lease, LeaseRows, Reach, State, heads_in, row_of
+from gitlease.core.lease import Lease, LeaseRows, Reach, State, person_key, row_of
 from gitlease.core.ledger import LINES_READ, Damage, Header, Ledger, Note, Notice, Ticket
 from gitlease.core.moves.operations import Event
 from gitlease.core.moves.transitions import Applied, Decided, StepRecord
 from gitlease.core.resources import Resource
-from gitlease.git.files import Unreadable, make_folders
+from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -63,7 +61,7 @@ from gitlease.store.records import (
     write_header,
     write_message,
 )
-from gitlease.store.state import load_text, store_text
+from gitlease.store.state import KeptLeases, load_leases, store_leases
 from gitlease.store.storage import COPY_LOST, CopyLost, StoredRecords
 
 MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
@@ -74,6 +72,7 @@ LEASE_FOLDERS = ("leases", "paths")
 
 Entries = dict[str, TreeEntry]
 Folders = dict[str, Entries]  # by path
+Wanted = Callable[[str], bool] | None
 Files = Mapping[str, bytes | None]  # by path: their bytes, None where one goes
 
 
@@ -86,11 +85,11 @@ class StoreObjects:
     def __init__(
         self, objects: Callable[[], GitObjects], delete: Callable[[], None] = lambda: None
     ) -> None:
-        self._objects, self._delete = objects, delete
+        self.here, self._delete = objects, delete
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         try:
-            return self._objects().read(id, kind, limit)
+            return self.here().read(id, kind, limit)
         except Absent:
             self._delete()
             raise CopyLost(f"{COPY_LOST} ({id})") from None
@@ -119,17 +118,17 @@ def read_folder(objects: GitObjects, id: str, what: str) -> Entries:
 
 
 class GitRecords:
-    """The records of one commit's tree; ``kept`` is the folder of what a clone keeps of them."""
+    """The records of one commit's tree; ``folder`` is that of what a clone keeps of them."""
 
-    def __init__(self, objects: GitObjects, root: str, kept: str = "") -> None:
-        self._objects, self.root, self._kept = objects, root, kept
+    def __init__(self, objects: GitObjects, root: str, folder: str = "", version: str = "") -> None:
+        self._objects, self.root, self._folder, self._version = objects, root, folder, version
         self.folders: Folders = {}  # those that were read so far
         self.parsed: dict[str, Lease | BadRecord] = {}  # by the ids of their files
-        self._rows: dict[str, list[tuple[str, str]] | None] = {}
+        self._kept: KeptLeases | None = None
 
-    def after(self, root: str, folders: Folders) -> GitRecords:
+    def after(self, root: str, version: str, folders: Folders) -> GitRecords:
         """The records of a tree that was just written, of which these folders are known."""
-        other = GitRecords(self._objects, root, self._kept)
+        other = GitRecords(self._objects, root, self._folder, version)
         other.folders = folders
         return other
 
@@ -148,55 +147,31 @@ class GitRecords:
         return found
 
     def with_paths(self) -> Iterator[Lease]:
-        for found in self.below("paths"):
-            if isinstance(found, Damage):
-                raise _damaged(found)
-            yield found
+        return map(_sound, self.below("paths"))
 
     def near(self, reach: Reach) -> Iterator[Lease]:
-        rows = self._kept_rows("paths", self._kept)
-        if rows is None:
+        rows, damaged = self.live(None) if self._folder else (None, ())
+        if rows is None or any(x.file.startswith("paths") for x in damaged):
             yield from self.with_paths()
-            return
-        for state, told in rows:
-            if state == DAMAGED:
-                yield self._lease(damaged_file(told))
-            elif reach.meets(heads_in(told)):
-                yield self._lease(told.partition("\t")[0])
+        else:
+            yield from (self._lease(rows.file_of(x)) for x in rows.near(reach))
 
-    def live(self) -> tuple[LeaseRows, list[Damage]]:
-        found = self._live(self._kept)
-        return found if found[0].are_sound() or not self._kept else self._live("")
+    def live(self, holder: str | None) -> tuple[LeaseRows, Sequence[Damage]]:
+        person = None if holder is None else person_key(holder)
+        if self._kept is None or not self._kept.leases.has_all_of(person):
+            self._kept = kept_leases(self, self._version, person, self._folder)
+        return self._kept.leases, self._kept.damaged
 
-    def _live(self, kept: str) -> tuple[LeaseRows, list[Damage]]:
-        live, damaged = list[str](), list[Damage]()
-        for top in LEASE_FOLDERS:
-            rows = self._kept_rows(top, kept)
-            live += [told for state, told in rows or () if state == LIVE]
-            broken = (damaged_file(told) for state, told in rows or () if state == DAMAGED)
-            for found in self._every(top) if rows is None else map(self.record_at, broken):
-                if isinstance(found, Damage):
-                    damaged.append(found)
-                elif found.state is State.ACTIVE:
-                    live.append(row_of(found, lease_file(found)))
-        return LeaseRows(live), damaged
+    def every(
+        self, tops: Sequence[str] = LEASE_FOLDERS, is_wanted: Wanted = None
+    ) -> Iterator[Lease | Damage]:
+        for top in tops:
+            try:
+                yield from self.below(top, is_wanted)
+            except Invalid as error:
+                yield Damage(top, error.message)
 
-    def _kept_rows(self, top: str, kept: str) -> list[tuple[str, str]] | None:
-        if kept and top not in self._rows:
-            self._rows[top] = kept_rows(self, top, kept)
-        return self._rows.get(top) if kept else None
-
-    def every(self) -> Iterator[Lease | Damage]:
-        for top in LEASE_FOLDERS:
-            yield from self._every(top)
-
-    def _every(self, top: str) -> Iterator[Lease | Damage]:
-        try:
-            yield from self.below(top)
-        except Invalid as error:
-            yield Damage(top, error.message)
-
-    def below(self, top: str) -> Iterator[Lease | Damage]:
+    def below(self, top: str, is_wanted: Wanted = None) -> Iterator[Lease | Damage]:
         """Every record below a folder; Invalid where there are more than a ledger can have."""
         count = 0
         for fan, entry in self.entries(top).items():
@@ -213,8 +188,8 @@ class GitRecords:
             count += len(names)
             if count > MAX_RECORDS:
                 raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
-            for name in names:
-                yield self.record_at(f"{folder}/{name}")
+            files = (f"{folder}/{name}" for name in names)
+            yield from map(self.record_at, filter(is_wanted, files))
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         return self._listed(NOTES, resource)
@@ -275,6 +250,23 @@ class GitRecords:
         except BadRecord as error:
             return Damage(file, str(error))
 
+    def changed_from(self, root: str, tops: Sequence[str]) -> dict[str, bool | None] | None:
+        """Return what ``changed_since`` does; None where a tree is damaged, or the old one gone."""
+        if not isinstance(self._objects, StoreObjects):
+            return None
+        old = GitRecords(self._objects.here(), root)
+        try:
+            for top in tops:
+                was, now = old.entries(top), self.entries(top)
+                if any(x.mode != FOLDER or not FAN.fullmatch(x.name) for x in now.values()):
+                    return None
+                for fan in (x for x in was.keys() | now.keys() if was.get(x) != now.get(x)):
+                    for records in (old, self):
+                        records.entries(f"{top}/{fan}")
+        except Invalid:
+            return None
+        return dict(self.changed_since(old))
+
     def changed_since(self, before: StoredRecords | None) -> list[tuple[str, bool | None]]:
         # Only the folders of records are looked into, two levels deep, and only where they differ:
         # whatever else somebody pushed costs nothing.
@@ -298,10 +290,7 @@ class GitRecords:
         return found
 
     def _lease(self, file: str) -> Lease:
-        found = self.record_at(file)
-        if isinstance(found, Damage):
-            raise _damaged(found)
-        return found
+        return _sound(self.record_at(file))
 
     def read_at(self, file: str) -> Lease:
         """The lease of a file. The same bytes under many names are parsed only once."""
@@ -335,10 +324,12 @@ class GitRecords:
         return None if entry is None else read_file(self._objects, entry, limit)
 
 
-def _damaged(damage: Damage) -> Invalid:
-    return Invalid(
-        f"the ledger's record {damage.shown.rsplit('/', 1)[-1]} is damaged: {damage.problem}",
-        hints=(f"an admin may drop it: its file is {damage.shown}",),
+def _sound(record: Lease | Damage) -> Lease:
+    if isinstance(record, Lease):
+        return record
+    raise Invalid(
+        f"the ledger's record {record.shown.rsplit('/', 1)[-1]} is damaged: {record.problem}",
+        hints=(f"an admin may drop it: its file is {record.shown}",),
     )
 
 
@@ -354,7 +345,7 @@ def read_ledger(objects: GitObjects, version: str) -> Ledger:
     return Ledger(*read_state(StoreObjects(lambda: objects), version))
 
 
-def read_state(objects: StoreObjects, version: str, kept: str = "") -> tuple[Header, GitRecords]:
+def read_state(objects: StoreObjects, version: str, folder: str = "") -> tuple[Header, GitRecords]:
     """The header and the records at a commit; Invalid when there is something else."""
     try:
         objects.read(version, COMMIT, MAX_COMMIT)
@@ -363,7 +354,7 @@ def read_state(objects: StoreObjects, version: str, kept: str = "") -> tuple[Hea
     commit = read_commit(objects, version)
     if commit is None:
         raise Invalid("the ledger's commit is malformed")
-    records = GitRecords(objects, commit.tree_id, kept)
+    records = GitRecords(objects, commit.tree_id, folder, version)
     try:
         header = records.read(HEADER_FILE, MAX_HEADER)
     except BadRecord as error:
@@ -374,87 +365,65 @@ def read_state(objects: StoreObjects, version: str, kept: str = "") -> tuple[Hea
 
 
 # --- what a clone keeps of the records that it has read ---------------------------------------
-# An id proves the content, so a folder whose id is known is not looked into, and of another one
-# only the files with new ids are read. It only saves work: what is missing or damaged is read
-# again.
+# It only saves work: what is missing or damaged is read again.
 
-MAX_BYTES = 256 * 1024 * 1024
-FORM = f"records 2 {ROW_SHAPE}"
-LIVE, ENDED, DAMAGED = "live", "ended", "damaged"
-_FOLDER = "\x1e"  # before what is kept of a folder: no line has it
-_ROW = r"(?m)^[0-9a-f]{40,64}\t(\w+)\t(.*)$"
-_PART = (  # of a folder; by one expression, because there may be a hundred thousand lines
-    r"([0-9a-f]{{2}}) [0-9a-f]{{40,64}}\n(?:[0-9a-f]{{40}}(?:[0-9a-f]{{24}})?\t(?:"
-    r"(?:live|ended)\t{top}/\1/[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t[^\t\n]{heads}\t[^\t\n]*"
-    r'|damaged\t"{top}/\1/[^\t\n]*)\n)*+'
-)
+NAMES_KEPT = 500  # that others hold
+_HOLDER = re.compile(rb"(?m)^holder: (.*)$")
 
 
-def file_of_rows(kept: str, top: str) -> str:
-    return os.path.join(kept, f"{top}.rows")
+def kept_leases(tree: GitRecords, version: str, person: str | None, folder: str) -> KeptLeases:
+    """The leases of a state that are kept in a folder, among them all those of a person.
 
-
-def kept_rows(tree: GitRecords, top: str, kept: str) -> list[tuple[str, str]] | None:
-    """Every record below a folder, in its order: a state, and what that tells.
-
-    Of a record that is LIVE or ENDED its line, as ``row_of`` has it; of one that is DAMAGED its
-    file. None where a folder itself is damaged, or too large.
+    For nobody only those that cover paths are looked for. Of names that others hold no more are
+    kept than it takes to know that there are any: one of them is found by its name.
     """
-    read = load_text(file_of_rows(kept, top), MAX_BYTES, form=f"{FORM} {top}")
-    parts = [] if read is None else read.split(_FOLDER)[1:]
-    # An odd line, of whoever wrote it, must not look like no rival.
-    is_sound = re.compile(_PART.format(top=top, heads="+" if top == "paths" else "*")).fullmatch
-    known = {x[:2]: x[3:] for x in parts} if all(map(is_sound, parts)) else {}
-    found, changed, count = dict[str, str](), False, 0
-    try:
-        every = tree.entries(top)
-        for fan, entry in every.items():
-            if entry.mode != FOLDER or not FAN.fullmatch(fan):
-                return None
-            head, _, lines = known.get(fan, "").partition("\n")
-            if head != entry.id:
-                lines, changed = _read(tree, f"{top}/{fan}", lines), True
-            found[fan] = f"{entry.id}\n{lines}"
-            count += lines.count("\n")
-            if count > MAX_RECORDS:
-                return None
-    except Invalid:
-        return None
-    if changed or len(found) != len(known):
-        with contextlib.suppress(OSError):
-            make_folders(kept)
-            text = "".join(f"{_FOLDER}{fan} {lines}" for fan, lines in found.items())
-            if len(text) < MAX_BYTES // 4:  # whatever its letters: more would not be read again
-                store_text(file_of_rows(kept, top), text, form=f"{FORM} {top}")
-    return [row for lines in found.values() for row in re.findall(_ROW, lines)]
+    kept = load_leases(folder) if folder else None
+    known = () if kept is None else kept.leases.people
+    people = {*(known or ()), *([] if person is None else [person])}
+    before = kept if kept is not None and kept.leases.has_all_of(person) else None
+    if before is not None and (before.version, before.root) == (version, tree.root):
+        return before
+    own, others, damaged = dict[str, str](), dict[str, str](), dict[str, Damage]()
 
+    def put(row: str) -> None:
+        file, holder, _ = row.split("\t", 2)
+        is_other = file.startswith("leases/") and holder not in people
+        (others if is_other else own)[file] = row
 
-def damaged_file(told: str) -> str:
-    """The file that a row which is DAMAGED tells of."""
-    return str(json.loads(told))
+    def is_wanted(file: str) -> bool:
+        if len(others) <= NAMES_KEPT or file.startswith("paths/"):
+            return True
+        # It takes a tenth of the time of parsing, and there may be a hundred thousand.
+        with contextlib.suppress(BadRecord):
+            holders = _HOLDER.findall(tree.read(file, MAX_RECORD) or b"")
+            if len(holders) == 1 and b"\\" not in holders[0]:
+                return person_key(holders[0].decode("utf-8", "replace").strip("\"'")) in people
+        return True
 
-
-def _read(tree: GitRecords, folder: str, lines: str) -> str:
-    known = {}
-    for line in lines.split("\n")[:-1]:
-        id, state, told = line.split("\t", 2)
-        if state != DAMAGED:
-            known[id, told.partition("\t")[0]] = line
-    found = []
-    for name, entry in tree.entries(folder).items():
-        file = f"{folder}/{name}"
-        same = known.get((entry.id, file)) if entry.mode in (FILE, EXECUTABLE) else None
-        found.append(f"{same or _line(tree, file, entry.id)}\n")
-    return "".join(found)
-
-
-def _line(tree: GitRecords, file: str, id: str) -> str:
-    try:
-        lease = tree.read_at(file)
-    except BadRecord:
-        return f"{id}\t{DAMAGED}\t{json.dumps(file)}"
-    state = LIVE if lease.state is State.ACTIVE else ENDED
-    return f"{id}\t{state}\t{row_of(lease, file)}"
+    whole = bool(people) or known is None
+    tops = LEASE_FOLDERS if whole else ("paths",)
+    changed = None if before is None else tree.changed_from(before.root, tops)
+    read = tree.every(tops, is_wanted)
+    if before is not None and changed is not None:
+        for row in before.leases.rows:
+            if row.partition("\t")[0] not in changed:
+                put(row)
+        if others or known is None or not people:  # else more are to be found
+            damaged = {x.file: x for x in before.damaged if x.file not in changed}
+            whole, there = known is None, (x for x in changed if changed[x] is not None)
+            read = (tree.record_at(x) for x in there if x.startswith(tops) and is_wanted(x))
+    for record in read:
+        if isinstance(record, Damage):
+            damaged[record.file] = record
+        elif record.state is State.ACTIVE:
+            put(row_of(record, lease_file(record)))
+    rows = (*own.values(), *islice(others.values(), NAMES_KEPT))
+    leases = LeaseRows(rows, None if whole and len(others) <= NAMES_KEPT else people)
+    kept = KeptLeases(version, tree.root, leases, tuple(damaged.values()))
+    # A folder that is damaged itself is looked into each time.
+    if folder and all(x.file.count("/") == 2 for x in kept.damaged):
+        store_leases(folder, kept)
+    return kept
 
 
 # --- writing a step ---------------------------------------------------------------------------
@@ -485,7 +454,7 @@ def write_step(
     version = objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
     if before is None:
         return version, None
-    after = before.after(tree, folders)
+    after = before.after(tree, version, folders)
     for lease in (new for _, new in changes.leases.values() if new is not None):
         folder, _, name = lease_file(lease).rpartition("/")
         after.parsed[folders[folder][name].id] = lease

@@ -17,7 +17,6 @@ from gitlease.core import (
     State,
     UsageError,
     fold,
-    heads_in,
     overlap,
     parse,
     path_resource,
@@ -51,7 +50,7 @@ def of_paths(patterns: list[str], *, named: bool) -> Lease:
 def test_whatever_shares_a_file_is_met(theirs: list[str], mine: list[str], named: bool) -> None:
     held = of_paths(theirs, named=named)
     meet = any(overlap(parse(a), parse(b)) for a in mine for b in held.patterns)
-    assert Reach.of_patterns(mine).meets(heads_in(row_of(held))) or not meet
+    assert LeaseRows.of([held]).near(Reach.of_patterns(mine)) or not meet
 
 
 @given(st.lists(PATTERN, max_size=3), st.lists(TOUCHED), st.booleans())
@@ -88,10 +87,8 @@ def test_a_lease_comes_back_as_it_was() -> None:
 
 def test_leases_are_found_by_their_person() -> None:
     loud = replace(lease(resource="F003"), holder="JO@example.com")
-    odd = replace(lease(resource="F002"), holder="jo\t@example.com")  # in no record
-    rows = LeaseRows.of([loud, lease(holder=KIM, resource="F009"), odd, lease(resource="F001")])
+    rows = LeaseRows.of([loud, lease(holder=KIM, resource="F009"), lease(resource="F001")])
     assert [str(x.resource) for x in rows.of_person(JO.holder)] == ["F001", "F003"]
-    assert [str(x.resource) for x in rows.of_person(odd.holder)] == ["F002"]
     assert rows.has_others(JO.holder)
     assert not LeaseRows.of([loud, lease()]).has_others(JO.holder)
     assert fold(loud.holder) == JO.holder

@@ -17,6 +17,7 @@ from gitlease.core import (
     Authorship,
     Invalid,
     Lease,
+    LeaseRows,
     Named,
     State,
     parse_resource,
@@ -298,6 +299,17 @@ def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> Non
     for _ in range(2):
         (said,) = world.guard().check([LOGIN]).warnings
         check_words(said)
+
+
+def test_a_task_is_looked_up_where_too_many_names_are_held_to_keep_them(world: World) -> None:
+    world.claims(KIM, "F001")
+    world.guard().check([])
+    kept = world.watch.kept["global"]
+    world.watch.kept["global"] = replace(kept, leases=LeaseRows((), {JO.holder}))
+    task = Touched("tasks/F001.md", frozenset({"f001"}))
+    assert [x.severity for x in world.guard().check([task]).findings] == [Severity.BLOCK]
+    assert world.guard().others_hold()
+    assert not world.guard().check([LOGIN]).findings
 
 
 def test_the_gate_is_clear_only_while_nobody_else_holds_anything(world: World) -> None:

@@ -22,12 +22,11 @@ from gitlease.core import (
     Sighting,
     row_of,
 )
-from gitlease.git import NOTES, discover
+from gitlease.git import NOTES, Notes, discover
 from gitlease.guard import (
     ACTIVITY,
     COMMIT,
-    FILE,
-    FORM,
+    FACTS,
     MESSAGE,
     NOW,
     SETTLED_NS,
@@ -42,7 +41,7 @@ from gitlease.guard import (
     origin_of,
 )
 from gitlease.guard.notes import LONGEST_MARKER
-from gitlease.store import Known, StateFolder, lease_file, load_text, store_text
+from gitlease.store import ROWS_FILE, KeptLeases, Known, StateFolder, lease_file, store_leases
 
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}
@@ -67,7 +66,7 @@ class Place:
 
     @property
     def file(self) -> Path:
-        return Path(self.state("global"), FILE)
+        return Path(self.state("global"), ROWS_FILE)
 
     @property
     def marker(self) -> Path:
@@ -102,6 +101,7 @@ class Place:
             policy=Policy(skew=61, drift=3, grace=7, rule=Rule.WALL, ttl_max=7_200),
             leases=LeaseRows(row_of(x, lease_file(x)) for x in leases),
         )
+        store_leases(self.state("global"), KeptLeases(version, "c" * 40, watched.leases))
         self.watch.save(watched)
         return watched
 
@@ -170,14 +170,15 @@ def test_a_damaged_file_or_state_is_as_good_as_none(place: Place) -> None:
         place.knows(HEAD)
         kept = place.keeps(*some_leases())
         assert place.watch.load("global") == kept
-        text = load_text(str(place.file), 10_000, form=FORM) or ""
-        for whole in (junk, b""):  # all of the file, or the line before the leases
-            place.file.write_bytes(junk)
-            if not whole:
-                rest = text.partition("\n")[2]
-                store_text(str(place.file), f"{junk.decode(errors='replace')}\n{rest}", form=FORM)
-            assert place.watch.load("global") is None
+        sound = place.file.read_bytes()
+        for data in (junk, sound[:-1], sound.replace(b"F001", b"F003")):
+            place.file.write_bytes(data)
+            assert place.watching().load("global") is None
+        place.file.write_bytes(sound)
+        Notes(str(place.root)).put(FACTS, place.state("global"), junk.decode("latin-1"), at=0)
+        assert place.watch.load("global") is None
         place.watch.save(kept)
+        assert place.watching().load("global") == kept
         Path(place.state("global"), "known.json").write_bytes(junk)
         assert place.watch.load("global") is None
         place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))

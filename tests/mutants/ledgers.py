@@ -217,8 +217,8 @@ LEDGERS = {
         "if not lease_file(found):",
     ),
     "a damaged record that covers paths passed over": (
-        "yield self._lease(damaged_file(told))",
-        "continue",
+        'if rows is None or any(x.file.startswith("paths") for x in damaged):',
+        "if rows is None:",
     ),
     "a link read as a record": (
         "if entry.mode not in (FILE, EXECUTABLE):",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from core.test_pattern import PATTERNS
-from core.values import lease
+from core.values import JO, KIM, lease
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clock import ManualClock
@@ -32,9 +32,9 @@ from gitlease.core import (
 )
 from gitlease.git import Absent, object_id
 from gitlease.store import (
+    ROWS_FILE,
     GitRecords,
     StoreObjects,
-    file_of_rows,
     lease_file,
     tree,
     write_lease,
@@ -79,7 +79,8 @@ class Objects:
     def records(
         self, files: dict[str, bytes], modes: dict[str, str] | None = None, kept: str = ""
     ) -> GitRecords:
-        return GitRecords(StoreObjects(lambda: self), self.tree(files, modes or {}), kept)
+        root = self.tree(files, modes or {})
+        return GitRecords(StoreObjects(lambda: self), root, kept, root)
 
 
 def files_of(leases: Sequence[Lease]) -> dict[str, bytes]:
@@ -160,8 +161,8 @@ def test_the_rivals_are_those_of_a_full_reading(
             asked = (task, "*", (text,)) if named else (wanted, "*", ())
             read = [Ledger(make_header(), x) for x in (Plain(full), fast)]
             assert rivals_of(read[1], *asked) == rivals_of(read[0], *asked)
-            rows, damaged = read[1].live()
-            assert damaged == []
+            rows, damaged = read[1].live(JO.holder)
+            assert not damaged
             live = [x for x in leases if x.state is State.ACTIVE]
             assert sorted(rows, key=lambda x: x.key) == sorted(live, key=lambda x: x.key)
 
@@ -190,14 +191,14 @@ def test_damage_is_what_a_full_reading_says(
     wrong, modes = broken
     files = {k: v for k, v in sound.items() if "paths" not in wrong} | wrong
     full = outcome(lambda: list(objects.records(files, modes).with_paths()))
-    live = objects.records(files, modes).live()
+    live = objects.records(files, modes).live(JO.holder)
     for _ in range(2):
         near = outcome(lambda: list(objects.records(files, modes, kept=kept).near(reach)))
         assert near == (full if isinstance(full, str) else [])
-        rows, damaged = objects.records(files, modes, kept=kept).live()
+        rows, damaged = objects.records(files, modes, kept=kept).live(JO.holder)
         assert (sorted(rows.rows), damaged) == (sorted(live[0].rows), live[1])
         every = objects.records(files, modes).every()
-        assert damaged == [x for x in every if isinstance(x, Damage)]
+        assert [*damaged] == [x for x in every if isinstance(x, Damage)]
     assert damaged
     assert list(objects.records(sound, kept=kept).near(reach)) == []
 
@@ -214,7 +215,7 @@ def test_what_is_kept_is_read_anew_where_it_is_damaged(
     tmp_path: Path, parsed: list[object], junk: bytes
 ) -> None:
     objects, files, kept = Objects(), files_of(many(20)), str(tmp_path)
-    reach, file = Reach.of_patterns(["src/part00003/x"]), Path(file_of_rows(kept, "paths"))
+    reach, file = Reach.of_patterns(["src/part00003/x"]), tmp_path / ROWS_FILE
     first = list(objects.records(files, kept=kept).near(reach))
     assert [str(x.resource) for x in first] == ["src/part00003"]
     sound = file.read_bytes()
@@ -244,6 +245,42 @@ def test_more_records_than_a_ledger_can_have_are_refused_as_ever(
 
 
 # --- exact counts -------------------------------------------------------------------------------
+
+
+def test_a_change_of_one_record_reads_as_little_in_any_ledger(
+    tmp_path: Path, parsed: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees: list[object] = []
+    counted(monkeypatch, tree, "read_tree", trees)
+    counts, new = set(), make_lease("T00007", token=9_000)
+    for number in (50, 2_000):
+        objects, kept = Objects(), str(tmp_path / str(number))
+        files = files_of([make_lease(f"T{n:05d}", token=n + 1) for n in range(number)])
+        assert objects.records(files, kept=kept).live(JO.holder)[0].has_others(JO.holder)
+        for read in (parsed, trees):
+            read.clear()
+        files[lease_file(new)] = write_lease(new)
+        objects.records(files, kept=kept).live(JO.holder)
+        counts.add((len(parsed), len(trees)))
+    assert counts == {(1, 6)}  # of each state its root, the folder of records, and one in it
+
+
+def test_of_many_names_of_others_it_is_known_that_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "NAMES_KEPT", 3)
+    objects, kept = Objects(), str(tmp_path)
+    own = [lease(resource=f"F{n:03d}") for n in (1, 9)]
+    leases = {x.key: x for x in [*own, *(lease(holder=KIM, resource=f"G{n}") for n in range(9))]}
+    for _ in range(4):  # those that were kept end, until there is none
+        rows, _ = objects.records(files_of([*leases.values()]), kept=kept).live(JO.holder)
+        others = [x for x in rows if x.holder != JO.holder]
+        assert rows.of_person(JO.holder) == own
+        left = len(leases) - len(own)
+        assert (len(others), rows.people) == (min(left, 3), {JO.holder} if left > 3 else None)
+        leases = {key: x for key, x in leases.items() if x not in others}
+    rows, _ = objects.records(files_of([*leases.values()]), kept=kept).live(KIM.holder)
+    assert rows.people is None, "and whoever asks sees all"
 
 
 def test_a_claim_of_a_path_parses_one_record_of_any_number(

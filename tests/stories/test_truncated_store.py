@@ -17,8 +17,7 @@ from support.remotes import Remote
 from support.repos import git, run_git
 from support.running import Desk
 
-from gitlease.guard import FORM as WATCHED
-from gitlease.store import FORM as RECORDS
+from gitlease.store import FORM, ROWS_FILE
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
@@ -157,18 +156,16 @@ def test_lines_that_are_wrong_let_nobody_in(how: str, path_remote: Remote, clone
     git(second.clone, "add", "src/a.py")
     assert second.ask("hook", "pre-commit").returncode == 1, "which keeps lines of all of it"
     state = next((second.clone / ".git" / "gitlease" / "state").glob("*/global"))
-    kept = [*state.glob("*.rows")]
-    assert {x.name for x in kept} == {"leases.rows", "paths.rows", "watch.rows"}
-    for file in kept:
-        form = WATCHED if file.stem == "watch" else f"{RECORDS} {file.stem}"
-        head, _, body = file.read_bytes().partition(b"\n")
-        assert head == sum_of(body, form), "this is how they are summed up"
-        wrong = WRONG[how](body)
-        file.write_bytes(sum_of(wrong, form) + b"\n" + wrong)
+    file = state / ROWS_FILE
+    head, _, body = file.read_bytes().partition(b"\n")
+    assert head == sum_of(body), "this is how they are summed up"
+    wrong = WRONG[how](body)
+    assert wrong != body
+    file.write_bytes(sum_of(wrong) + b"\n" + wrong)
     assert second.document("claim", "path:src/z", expect=1)["error"]["code"] == "held"
     for _ in range(2):
         assert second.ask("hook", "pre-commit").returncode == 1, "what another holds stays so"
 
 
-def sum_of(body: bytes, form: str) -> bytes:
-    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(form.encode())), len(body))
+def sum_of(body: bytes) -> bytes:
+    return b"%08x %d" % (zlib.crc32(body, zlib.crc32(FORM)), len(body))
