@@ -182,9 +182,9 @@ def _may_pass(session: LedgerSession, resource: str, waiting: Sequence[str]) -> 
 
 
 def left_to(session: LedgerSession, wanted: Claim) -> tuple[Sequence[Ticket], int]:
-    """Those for whom what nobody holds is left, by this clone's copy, and how many may be passed.
+    """The tickets that come before this claim, and how many of them it may pass.
 
-    Nobody if it is held.
+    By this clone's copy of the ledger; none while somebody holds what is wanted.
     """
     head = session.store.known(session.layer)
     if head is None or head.ledger is None:

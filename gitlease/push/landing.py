@@ -427,7 +427,7 @@ class Lander:
         return {(x.key, x.token) for x in read_lines(data.text.splitlines())}
 
     def _finished_tree(self, tip: str) -> str | None:
-        """The tree of a commit with the task finished in its file; None if it is that."""
+        """The tree of a commit with its task finished in the task file; None if it is finished."""
         task, actor = self._task_at(tip), self._session.actor
         if task is None:
             return None

@@ -134,7 +134,7 @@ class PoolLimits:
 
 @dataclass(frozen=True, slots=True)
 class PoolEvent:
-    """An event: ``started``, ``ended``, ``left_alone``, ``idle``, ``enough``, or ``trouble``."""
+    """``started``, ``ended``, ``left_alone``, ``idle``, ``enough``, ``trouble`` or ``warning``."""
 
     kind: str
     job: Job | None = None

@@ -66,6 +66,7 @@ OLDEST_GIT = (2, 31)
 LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
+FOLDERS = ("state", "tasks", "alive", "runs", "pools")  # of a clone's private folder
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 
@@ -539,11 +540,12 @@ def is_closed(path: str) -> bool:
 
 
 def is_sound(folder: str, name: str) -> bool:
-    """Return whether what is known of a ledger, notes, or a store of git can be read."""
+    """Return whether a folder is one, and what a known file or a store of git has can be read."""
     path, file = os.path.join(folder, name), os.path.basename(name)
     if file == KNOWN_FILE:
         return StateFolder(os.path.dirname(path)).load() is not None
-    if name.startswith("state/") and "." not in file and file != "lock":
+    # The locks are files, which any folder of a ledger's state may have.
+    if name in FOLDERS or (name.startswith("state/") and "." not in file and file != "lock"):
         return os.path.isdir(path) or not os.path.lexists(path)
     is_change = os.path.basename(os.path.dirname(path)) in ("pending", "edges") and file.endswith(
         ".json"

@@ -358,6 +358,8 @@ def test_damaged_copies_are_deleted_and_fetched_again(used: Path, tmp_path: Path
         ("store.git/config", "[core"),
         ("state/default/global/edges/aa.json", "junk"),
         ("state/default/global/pending", ""),
+        ("runs", "junk"),
+        ("tasks", "junk"),
     ):
         if (private / file).is_dir():
             (private / file).rmdir()

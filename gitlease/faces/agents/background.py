@@ -56,7 +56,7 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
 
 
 def release_pending(words: Sequence[str], opener: Opener) -> None:
-    """End the session of a conversation that no other has continued; ``words``: it, and its own."""
+    """End the session of a conversation that no other continues; ``words``: its id and number."""
     session, number = words
     if is_pending(opener(".", session=session), session, number):
         release([session], opener, goes_on=True)
