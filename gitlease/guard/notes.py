@@ -27,7 +27,6 @@ from gitlease.git.files import (
 )
 
 LONGEST_POINTER = 8_192
-LARGEST_NOTE = 1_048_576
 # A note that the remote was asked for a ledger. Alone it is no trace of use.
 ASKED, ASKING, NO_LEDGER = "asked", "asking", "no ledger"
 

@@ -50,7 +50,7 @@ from gitlease.guard.presence import RUN, git_dirs_of, others
 from gitlease.install.agent_setup import distrust, set_up_agent, set_up_server
 from gitlease.install.git_hooks import hook_states, install
 from gitlease.install.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
-from gitlease.runs.records import RunsFolder
+from gitlease.runs.records import ALIVE, ENDED, POOLS, RunsFolder
 from gitlease.settings.identity import AGENTS, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
 from gitlease.store.state import KNOWN_FILE, StateFolder
@@ -66,7 +66,7 @@ OLDEST_GIT = (2, 31)
 LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
-FOLDERS = ("state", "tasks", "alive", "runs", "pools")  # of a clone's private folder
+FOLDERS = ("state", "tasks", ALIVE, ENDED, POOLS)  # of a clone's private folder
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 

@@ -25,7 +25,6 @@ from gitlease.verbs import sentences
 from gitlease.verbs.next_steps import steps_after
 from gitlease.verbs.table import (
     CODES,
-    DURATION,
     HTTP,
     LIBRARY,
     TABLE,
@@ -227,11 +226,6 @@ def check_resource(word: Any) -> Any:
     if not isinstance(word, Resource):
         path_text(word, "a resource")
     return word
-
-
-def to_seconds(value: Duration | None, what: str) -> int | None:
-    """A duration in whole seconds; None stays None. Raises UsageError."""
-    return None if value is None else DURATION.read(None, number_text(value), what)
 
 
 def number_text(value: Any) -> Any:
