@@ -158,7 +158,7 @@ class Door(Protocol):
         return None
 
     def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
-        """True if to do what these facts call for: a person may be asked, a program is not."""
+        """Decide whether to do what these facts call for: a person may be asked, no program is."""
         return True
 
     @property
