@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease import core, engine, runs, verbs, wiring
-from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, UsageError, check_text
+from gitlease.core.errors import USE_ANY, GitleaseError, Hint, LeaseHeld, UsageError, check_text
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, moment_of, parse_duration
 from gitlease.core.resources import Resource, parse_resource, parse_scope, path_resource
@@ -153,8 +154,12 @@ class Door(Protocol):
         """Return whether the task file here assigns this name to others only."""
         return False
 
-    def file_called(self, resource: Resource) -> str | None:
-        """The word for the file that was meant by a name without a record, if there is one."""
+    def is_known(self, resource: Resource) -> bool:
+        """Return whether a name is a task's, or the ledger has a record of it."""
+        return engine.is_in_ledger(self.ledger.look(), resource)
+
+    def file_called(self, resource: Resource) -> wiring.NamedFile | None:
+        """The file or folder that was meant by a name without a record, if there is one."""
         return None
 
     def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
@@ -209,6 +214,14 @@ class DoorOfClone(Door, Protocol):
 
     def every_ledger(self) -> Sequence[engine.LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
+
+    def is_known(self, resource: Resource) -> bool:
+        return wiring.is_known(self.workspace, resource)
+
+    def file_called(self, resource: Resource) -> wiring.NamedFile | None:
+        if resource.is_path or engine.is_in_ledger(self.ledger.known_look(), resource):
+            return None
+        return wiring.file_called(self.workspace.repository, resource.text)
 
     def needs_any(self, name: str) -> bool:
         return verbs.needs_any(self.workspace, name)
@@ -325,6 +338,7 @@ else:
             self.__metadata__ = metadata
 
 
+LAST, WAIT = "for a time, add {}", "to wait that long, add {}"
 MOST_NAMES = 64  # resources of a request, which is one step
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_NAMES}
@@ -672,7 +686,23 @@ def read_values(
     # What any door reads alike comes first: it costs no look at the repository.
     ordered = sorted(given, key=lambda name: known[name].kind.at_door)
     values = {name: known[name].kind.read(door, given[name], name) for name in ordered}
+    if not values.get("any"):
+        refuse_durations(door, values.get("resources", ()), known)
     return {name: values[name] for name in known if name in values}
+
+
+def refuse_durations(door: Any, words: Sequence[Any], known: Mapping[str, Parameter]) -> None:
+    """Raise UsageError for a further resource that is probably meant as a time, such as ``1h``."""
+    for word in words[1:]:
+        if not re.fullmatch(r"([0-9.]+[wdhms])+", str(word)) or door.is_known(word):
+            continue
+        times = [x for x in known.values() if "Duration" in x.kind.python]
+        times = [x for x in times if x.name == "ttl" or x.waits] or times
+        ways = [Hint("", {x.name: str(word)}, WAIT if x.waits else LAST) for x in times]
+        file = door.file_called(word)
+        also = [f"for the {file.kind}, write {file.word}"] if file else []
+        also += [USE_ANY] if "any" in known else []
+        raise UsageError(f"{word} is a duration, not a task or a leased name", hints=(*ways, *also))
 
 
 def check_names(known: Mapping[str, Parameter], given: Mapping[str, Any], *, what: str) -> None:

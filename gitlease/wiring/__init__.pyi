@@ -26,6 +26,7 @@ from gitlease.wiring.server import PushVerdict as PushVerdict
 from gitlease.wiring.server import Refusal as Refusal
 from gitlease.wiring.server import find_bare as find_bare
 from gitlease.wiring.server import judge_push as judge_push
+from gitlease.wiring.words import NamedFile as NamedFile
 from gitlease.wiring.words import check_claim as check_claim
 from gitlease.wiring.words import dead_hooks as dead_hooks
 from gitlease.wiring.words import file_called as file_called

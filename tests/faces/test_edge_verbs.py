@@ -122,4 +122,6 @@ def test_a_duration_in_place_of_a_resource_is_refused() -> None:
         ran = ada.run(verb, "F001", "1h")
         assert ran.code == 2
         check_words(ran.err.splitlines()[:-1])
+    check_words(ada.run("run", "F001", "1h", "--", "true").err.splitlines()[1])
     ada.ok("claim", "F001", "2h")  # which is a task here
+    assert len(ada.ok("claim", "F001", "1h", "--any", "--json").json["leases"]) == 2

@@ -50,6 +50,18 @@ def test_a_path_is_claimed_as_one(
             ada.claim(outside)
 
 
+def test_a_duration_beside_a_resource_may_be_a_file(clone: Path, ada: gitlease.Leases) -> None:
+    (clone / "1h").touch()
+    with raises(gitlease.UsageError):
+        ada.claim_all(["F001", "1h"])
+    with raises(gitlease.UsageError):
+        ada.wait("F001", "1h")
+    with pytest.raises(gitlease.UsageError, match="1h is a duration"):
+        gitlease.hold("F001", "1h", directory=clone).__enter__()
+    assert ada.claim_all(["F001", "path:1h"])[1].resource == "path:1h"
+    assert ada.claim_all(["F001", "1h"], any=True)[1].resource == "1h"
+
+
 def test_what_a_lease_covers_may_be_paths(ada: gitlease.Leases, clone: Path) -> None:
     lease = ada.claim("F001", paths=[README, clone / "src" / "a.py", "src/*.py"])
     assert lease.paths == ("README.md", "src/a.py", "src/*.py")

@@ -9,12 +9,7 @@ from gitlease import wiring
 from gitlease.core.errors import GitleaseError
 from gitlease.engine.sessions import end_session
 from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
-from gitlease.wiring.agents import (
-    has_ledger,
-    is_pending,
-    left_to_servers,
-    wait_for_successor,
-)
+from gitlease.wiring.agents import has_ledger, is_pending, left_to_servers, wait_for_successor
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 Opener = Callable[..., Workspace]

@@ -16,15 +16,7 @@ from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.stepping import history_of
 from gitlease.faces import cli
-from gitlease.verbs.board import (
-    BoardRow,
-    BoardView,
-    NewsItem,
-    Section,
-    by_whom,
-    happened,
-    plain,
-)
+from gitlease.verbs.board import BoardRow, BoardView, NewsItem, Section, by_whom, happened, plain
 from gitlease.verbs.sentences import setback
 
 if TYPE_CHECKING:

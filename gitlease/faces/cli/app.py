@@ -5,39 +5,39 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitlease import __version__, engine
-from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.faces.cli import output
-from gitlease.faces.cli.call import Call, Opener, open_real, report_fault, tell
-from gitlease.verbs.table import BROKEN_PIPE, INTERNAL, INTERRUPTED, TABLE, exit_of, find_verb
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-from collections.abc import Callable, Mapping
-from functools import partial
-from itertools import pairwise
-from typing import TypeVar
-
-from gitlease import verbs, wiring
-from gitlease.core.errors import Hint
+from gitlease import __version__, engine, verbs, wiring
+from gitlease.core.errors import GitleaseError, Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import cli
+from gitlease.faces.cli import output
+from gitlease.faces.cli.call import Call, Opener, open_real, report_fault, tell
 from gitlease.verbs.table import (
+    BROKEN_PIPE,
     CODES,
     COMMAND,
+    INTERNAL,
+    INTERRUPTED,
+    TABLE,
     Called,
     DeclaredVerb,
     Kind,
     Parameter,
     Result,
+    exit_of,
+    find_verb,
     read_values,
 )
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import re
 import shlex
 import sys
 import time
@@ -38,7 +37,6 @@ from gitlease.verbs.table import (
 )
 
 Opener = Callable[..., "wiring.Workspace"]
-DURATION = re.compile(r"([0-9.]+[wdhms])+")
 
 
 def _words_of(value: Any) -> list[Any]:
@@ -153,19 +151,10 @@ class Call(DoorOfClone):
 
     def resources(self, words: Iterable[str], *, claiming: bool = False) -> list[Resource]:
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
-        # A claim of a name that may be meant as a file is refused later, by what the ledger has.
-        read = partial(wiring.resource_here, self.workspace) if claiming else self.resource
-        wanted = [*map(read, words)]
-        if claiming:
-            self._speak_for(wanted)
-        for extra in wanted[1:]:
-            if DURATION.fullmatch(extra.text) and not wiring.is_known(self.workspace, extra):
-                known = find_verb(self.command).parameters.values() if self.command in TABLE else ()
-                takes = [f"{x.words} {extra}" for x in known if "Duration" in x.kind.python]
-                ways = (f"for a time, add {' or '.join(takes)}",) if takes else ()
-                raise core.UsageError(
-                    f"{extra} is a duration, not a task or a leased name", hints=ways
-                )
+        if not claiming:
+            return [*map(self.resource, words)]
+        wanted = [wiring.resource_here(self.workspace, word) for word in words]
+        self._speak_for(wanted)
         return wanted
 
     def _speak_for(self, resources: Sequence[Resource]) -> None:
@@ -209,7 +198,9 @@ class Call(DoorOfClone):
         return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
     def option(self, parameter: str) -> str:
-        return f"--{parameter.replace('_', '-')}"
+        known = find_verb(self.command).parameters if self.command in TABLE else {}
+        words = known[parameter].words if parameter in known else ""
+        return words.partition("/")[0].split()[-1] if words else f"--{parameter.replace('_', '-')}"
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
@@ -300,12 +291,6 @@ class Call(DoorOfClone):
             f"a lease of {short} may expire between two tool calls: the heartbeat of session "
             f"{session} keeps leases of {kept} or more alive",
         )
-
-    def file_called(self, resource: Resource) -> str | None:
-        if resource.is_path or engine.is_in_ledger(self.ledger.known_look(), resource):
-            return None
-        file = wiring.file_called(self.workspace.repository, resource.text)
-        return None if file is None else file.word
 
     # --- the answer ----------------------------------------------------------------------------
 
@@ -402,8 +387,10 @@ class Call(DoorOfClone):
 
     def worded(self, hint: Hint | str) -> str:
         """Return a hint for people as one line."""
-        if not isinstance(hint, Hint) or not hint.verb:
+        if not isinstance(hint, Hint):
             return hint
+        if not hint.verb:
+            return Hint("", {self.option(x)[2:]: y for x, y in hint.arguments.items()}, hint.why)
         call = self.command_of(hint)
         why = hint.why or "{}"
         return around(why, call) if "{}" in why else f"{why}: {call}"

@@ -21,16 +21,7 @@ from gitlease.faces.cli.app import Option, command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.pool import ENOUGH, Job, PoolEvent, PoolRan
-from gitlease.runs.records import (
-    DONE,
-    FAILED,
-    KILLED,
-    LOST,
-    RUNNING,
-    WAITING,
-    RunRecord,
-    runs_of,
-)
+from gitlease.runs.records import DONE, FAILED, KILLED, LOST, RUNNING, WAITING, RunRecord, runs_of
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.running import OUTCOMES, age, document
 from gitlease.verbs.table import DeclaredVerb, Result, Table, find_verb

@@ -12,14 +12,7 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from socket import SHUT_RDWR, socket
@@ -346,6 +339,9 @@ class _Words:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+    def is_known(self, resource: str) -> bool:
+        return True  # the gateway itself looks
 
     def resources(self, words: Iterable[ResourceLike], *, claiming: bool = False) -> list[str]:
         texts = list[str]()

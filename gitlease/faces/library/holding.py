@@ -41,6 +41,7 @@ from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run
 from gitlease.runs.records import RunRecord, record_of, remember, runs_of
 from gitlease.verbs.claiming import claim_options, patterns_of
 from gitlease.verbs.doors import CloneDoor
+from gitlease.verbs.table import refuse_durations
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # The leases that each task (or thread without one) holds: waiting for one of these would be a
@@ -245,6 +246,8 @@ class Holding:
         door = CloneDoor(workspace)
         wanted, covered = to_resources(door, self._words), door.paths(self._paths)
         terms = replace(self._terms, paths=patterns_of(covered), bind=True)
+        if not terms.any_name:
+            refuse_durations(door, wanted, TERMS.parameters)
         warnings = door.check_claim(wanted, covered, any_name=terms.any_name)
         answer = claim.claim(
             waited.ledger,

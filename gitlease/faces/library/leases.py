@@ -32,10 +32,7 @@ from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.push_options import push_request
 from gitlease.verbs.table import Result
 from gitlease.wiring.push import open_push
-from gitlease.wiring.workspace import (
-    Workspace,
-    open_workspace,
-)
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 MOMENT = 2.0  # seconds
 Callback = TypeVar("Callback", bound=Callable[[WatchEvent], Any])

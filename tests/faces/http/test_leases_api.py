@@ -16,6 +16,7 @@ from support.gateway import Served, serving
 from support.ledgers import door
 from support.remotes import Remote
 from support.running import LONG, Desk, until
+from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES, PROBLEM
 
@@ -93,6 +94,15 @@ def test_what_another_holds_is_refused_with_who_and_until_when(
     refused(kim.patch("/v1/leases/F001"), 412, "not_holder")
     refused(kim.delete("/v1/leases/F001"), 409, "held")
     refused(jo.patch("/v1/leases/F001", headers={"Gitlease-Session": "x"}), 412, "not_holder")
+
+
+def test_a_duration_in_place_of_a_resource_is_refused(jo: httpx.Client) -> None:
+    asked: dict[str, Any] = {"resources": ["F001", "1h"]}
+    body = refused(jo.post("/v1/leases:claim", json=asked), 400, "usage")
+    check_words(body["hints"])
+    assert len(jo.post("/v1/leases:claim", json=asked | {"any": True}).json()["leases"]) == 2
+    # What the ledger has is no slip.
+    assert jo.post("/v1/leases:release", json=asked).status_code == 200
 
 
 def test_a_condition_is_checked(jo: httpx.Client) -> None:

@@ -72,6 +72,7 @@ def test_what_is_asked_wrongly_is_refused(tools: ToolClient) -> None:
     calls: tuple[tuple[str, dict[str, Any]], ...] = (
         ("claim", {"resources": ["F001"], "session": "x"}),
         ("claim", {}),
+        ("claim", {"resources": ["F001", "1h"]}),
         ("release", {"resources": ["a", "b"], "done": True}),
         ("next", {"ttl": "5m"}),
         ("wait", {"resources": "a", "timeout": "2m"}),
@@ -79,8 +80,12 @@ def test_what_is_asked_wrongly_is_refused(tools: ToolClient) -> None:
         ("renew", {"scope": "login"}),
         ("status", {"resources": "a", "mine": True}),
     )
+    hints = list[str]()
     for tool, arguments in calls:
-        assert tools.document(tool, **arguments)["error"]["code"] == "usage", arguments
+        error = tools.document(tool, **arguments)["error"]
+        assert error["code"] == "usage", arguments
+        hints += error["hints"]
+    check_words(hints)
     assert tools.document("status")["leases"] == []
 
 

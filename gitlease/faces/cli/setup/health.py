@@ -42,13 +42,7 @@ from gitlease.faces.cli.app import flag, option, verb
 from gitlease.faces.cli.call import Call, tell
 from gitlease.verbs import wire
 from gitlease.verbs.table import Result, Violations, Whole
-from gitlease.wiring.doctor import (
-    Examined,
-    TrialPush,
-    examine,
-    held_up,
-    scratch_folder,
-)
+from gitlease.wiring.doctor import Examined, TrialPush, examine, held_up, scratch_folder
 from gitlease.wiring.workspace import Workspace
 
 LAYER, BESIDE = "selftest", "probe"  # the latter is what the fence guards, as work is
