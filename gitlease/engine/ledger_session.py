@@ -35,7 +35,7 @@ from gitlease.core.lease import (
     is_abandoned,
     same_person,
 )
-from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice, Setback
+from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice
 from gitlease.core.moves.operations import (
     TAKEOVER,
     Acknowledge,
@@ -442,14 +442,6 @@ class LedgerSession:
         runs = self._runs()
         live = frozenset[str]() if runs is None else runs.live(self.layer)
         return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
-
-    def setback_of(self, resource: Resource) -> Setback | None:
-        """The failures of a task by this clone's copy, and whether its worker waits for a person.
-
-        What the caller released or parked last is in that copy.
-        """
-        ledger = self.known_ledger()
-        return None if ledger is None else ledger.setback(resource)
 
     @property
     def is_below_run(self) -> bool:
