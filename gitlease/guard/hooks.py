@@ -147,6 +147,7 @@ class HookWorktree:
                 differs = frozenset().union(*each)
         return tuple(
             PushedCommit(
+                x.id,
                 tuple(t for t in x.touched if t.path in differs)
                 if differs is not None and x.id in there
                 else x.touched,

@@ -168,11 +168,17 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class GuardFinding:
-    """A touched path that is covered by somebody's lease."""
+    """A touched path that is covered by somebody's lease; ``commit`` is the id of one of a push."""
 
     path: str
     lease: Lease
     severity: Severity
+    commit: str = ""
+
+    @property
+    def place(self) -> str:
+        """The path, with the commit of a push that touches it."""
+        return f"{self.path} (commit {self.commit[:10]})" if self.commit else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,7 @@ class PushedCommit:
     ``known``: the remote has it on some branch already.
     """
 
+    id: str
     touched: tuple[Touched, ...]
     named: tuple[core.Named, ...] = ()
     known: bool = False
@@ -274,10 +281,13 @@ class Viewpoint:
         return relation(lease, actor, self.policy, self.moment)
 
 
-def still_blocks(
-    finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
-) -> bool:
-    """Tell whether any commit touches the finding's path and is not its lease's own work."""
+def blocking(
+    finding: GuardFinding, carried: Sequence[PushedCommit], layer: str, actor: Actor
+) -> GuardFinding | None:
+    """The finding with the oldest commit that touches its path and is not its lease's own work.
+
+    None if there is no such commit. ``carried`` begins with the newest.
+    """
     lease = finding.lease
 
     def is_own_work(commit: PushedCommit) -> bool:
@@ -286,11 +296,11 @@ def still_blocks(
         proven = commit.known or lease.same_holder(actor)
         return proven and names_grant(commit.named, commit.recorded, lease, layer)
 
-    return any(
-        not is_own_work(commit)
-        for commit in carried
-        if any(x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
-    )
+    for commit in reversed(carried):
+        touches = (x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
+        if any(touches) and not is_own_work(commit):
+            return replace(finding, commit=commit.id)
+    return None
 
 
 def names_grant(

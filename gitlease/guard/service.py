@@ -46,9 +46,9 @@ from gitlease.guard.rules import (
     Touched,
     Unreachable,
     Viewpoint,
+    blocking,
     reach_of,
     renew_at,
-    still_blocks,
 )
 from gitlease.store.state import StateFolder, load_leases
 
@@ -131,18 +131,12 @@ class GuardService:
         ``carried`` are all commits of a push.
         """
         lost_paths = {path.path for path in lost}
-        kept = tuple(
-            finding
-            for finding in report.findings
-            if finding.path in lost_paths
-            or still_blocks(
-                finding,
-                carried,
-                layer=report.views[finding.lease.lease_id].layer,
-                actor=self._actor,
-            )
-        )
-        return replace(report, findings=kept)
+        kept = list[GuardFinding | None]()
+        for finding in report.findings:
+            layer = report.views[finding.lease.lease_id].layer
+            blocker = blocking(finding, carried, layer, self._actor)
+            kept.append(finding if finding.path in lost_paths else blocker)
+        return replace(report, findings=tuple(filter(None, kept)))
 
     def others_hold(self) -> bool:
         """Tell whether others hold anything that would block the caller. Asks no remote."""

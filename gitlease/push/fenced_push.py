@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
 from typing import Literal
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
@@ -20,7 +21,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, LeaseView, State, free_at, holder_has
 from gitlease.core.ledger import Fate
 from gitlease.core.loss import Loss
-from gitlease.core.moves.operations import Complete, Grant, Operation, Renew, grant_of
+from gitlease.core.moves.operations import Complete, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.resources import Resource, fold
 from gitlease.core.work import Became, WorkRef
@@ -30,12 +31,13 @@ from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import LONGEST_TURN, Step, fresh_id, with_views
 from gitlease.guard.rules import (
+    Cover,
     GuardFinding,
     PushedCommit,
     Severity,
     Touched,
     Viewpoint,
-    still_blocks,
+    blocking,
 )
 from gitlease.push.plan import GitWork, PlannedPush, PushRequest
 
@@ -63,9 +65,9 @@ class PushCase:
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
         self._lost = {path.path for path in lost}
-        self._ask_carried, self._along = carried, along
-        self._carried: Sequence[PushedCommit] | None = None
-        self._believed: dict[str, dict[str, Grant]] = {}
+        # Asked only when something would be refused: it costs a connection to the remote.
+        self._carried, self._along = cache(carried), along
+        self._believed: dict[str, dict[str, Lease]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
         for layer, head in before.items():
@@ -101,10 +103,15 @@ class PushCase:
             self._believe(layer, view.under(self._touched, leases))
             more = self._along() if layer == self._session.layer else ()
             steps[layer] = self._renewal(head, layer, more)
-            blocks = []
+            blocks = list[GuardFinding]()
             for finding in view.judge(self._touched, leases):
                 if finding.severity is Severity.BLOCK:
-                    blocks += [finding] * self._blocks(finding, layer)
+                    # The holder's own work, or work that has landed, may be carried along. Who made
+                    # it does not matter where the push takes it away.
+                    if finding.path in self._lost:
+                        blocks.append(finding)
+                    elif blocker := blocking(finding, self._carried(), layer, self._actor):
+                        blocks.append(blocker)
                     continue
                 lease = finding.lease
                 run = f", session {lease.session}" if lease.session else ""
@@ -113,9 +120,9 @@ class PushCase:
             warnings += of_damage(head.ledger.damage()) if head.ledger else ()
             if blocks:
                 first, name = blocks[0], blocks[0].lease.resource
-                what = f"{name} is"
-                if first.path != name.text:
-                    what = f"{first.path} falls under {name},"
+                what = f"{first.place} falls under {name},"
+                if first.path == name.text:
+                    what = f"{first.place} is"
                 held = tuple(dict.fromkeys(x.lease for x in blocks))
                 refusal = LeaseHeld(
                     f"{what} held by {first.lease.holder}",
@@ -128,16 +135,6 @@ class PushCase:
             raise refusals[0]
         self.warnings = tuple(dict.fromkeys(warnings))
         return steps
-
-    def _blocks(self, finding: GuardFinding, layer: str) -> bool:
-        # The holder's own work, or work that has landed, may be carried along.
-        # Who made it does not matter where the push takes it away.
-        if finding.path in self._lost:
-            return True
-        if self._carried is None:
-            # Asked only when something would be refused: it costs a connection to the remote.
-            self._carried = self._ask_carried()
-        return still_blocks(finding, self._carried, layer=layer, actor=self._actor)
 
     def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         # In the first layer that has them.
@@ -160,21 +157,27 @@ class PushCase:
     def _renewal(self, head: Snapshot, layer: str, along: Sequence[Operation] = ()) -> Decided:
         # What the push completes need not be renewed along with it.
         ended = {x.resource for x in along if isinstance(x, Complete)}
-        grants = tuple(x for x in self._believed.get(layer, {}).values() if x.resource not in ended)
+        believed = self._believed.get(layer, {})
+        grants = tuple(grant_of(x) for x in believed.values() if x.resource not in ended)
         renewal = Renew(id=fresh_id(), actor=self._actor, grants=grants)
         operations = [*([renewal] if grants else []), *along]
         step = self._session.transaction.decided(head, operations)
         for outcome in step.applied.outcomes:
             for refusal in outcome.refused:
+                lost = believed.get(getattr(refusal, "lease_id", None) or "")
+                cover = Cover([lost] if lost else [])
+                under = [x.id for x in self._carried() if any(map(cover.matching, x.touched))]
+                more = f"; commit {under[-1][:10]} is work under it" if under else ""
+                refusal = refusal.with_(message=refusal.message + more)
                 raise with_views(refusal, head, self._actor, step.moment)
         return step
 
     def _believe(self, layer: str, leases: Iterable[Lease]) -> None:
         believed = self._believed.setdefault(layer, {})
-        places = {(g.resource.key, fold(g.scope)) for g in believed.values()}
+        places = {x.key for x in believed.values()}
         for x in leases:
             if x.key not in places:  # a later grant of the same is another one
-                believed[x.lease_id] = grant_of(x)
+                believed[x.lease_id] = x
 
 
 def _leases(head: Snapshot) -> list[Lease]:

@@ -73,7 +73,7 @@ class FakeWork:
         )
 
     def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
-        return [PushedCommit(self.brought(plan).touched)]
+        return [PushedCommit("1" * 40, self.brought(plan).touched)]
 
     def brought(self, plan: PlannedPush) -> PushedWork:
         return PushedWork(tuple(Touched(path) for path in self.touched if plan.push.refs))
@@ -201,7 +201,9 @@ def test_a_lease_that_was_taken_over_or_ran_out_refuses_the_work(
     world: World, change: Callable[[World], None], word: str
 ) -> None:
     change(world)
-    assert word in refused(world, LeaseLost).message
+    lost = refused(world, LeaseLost)
+    assert word in lost.message
+    assert "commit 1111111111" in lost.message
 
 
 def test_a_later_grant_of_the_same_does_not_make_good_for_the_lost_one(world: World) -> None:

@@ -31,7 +31,7 @@ SAID = (
     "capped to the ledger's maximum of 8h",
     "claimed after the lapsed lease of ada@example.com",
     "src/pay is held by bob@example.com",
-    "src/pay/card.py falls under src/pay, held by bob@example.com",
+    "falls under src/pay, held by bob@example.com",
     "released F001",
     "by ada@example.com at",
     "remote$ git show refs/gitlease/global:leases/",

@@ -32,8 +32,8 @@ from gitlease.guard import (
     Viewpoint,
     WatchFolder,
     merged,
-    still_blocks,
 )
+from gitlease.guard.rules import blocking
 
 LAPSED = TTL + SKEW + 1
 JO_CI, JO_OTHER = replace(JO, session="ci"), replace(JO, session="other")
@@ -114,10 +114,12 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
         found = Viewpoint(who, DEFAULT_POLICY, moment(10)).judge(touched, [held])
         if not found:
             return False
-        carried = [PushedCommit(touched)]
-        assert still_blocks(found[0], carried, layer="global", actor=who)
-        other = PushedCommit((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),))
-        assert not still_blocks(found[0], [other], layer="global", actor=who)
+        carried = [PushedCommit("1" * 40, touched)]
+        blocks = blocking(found[0], carried, "global", who)
+        assert blocks is not None
+        assert blocks.place == "src/auth/login.py (commit 1111111111)"
+        other = PushedCommit("1" * 40, (replace(LOGIN, lost=(Authorship(("x@example.com",)),)),))
+        assert blocking(found[0], [other], "global", who) is None
         return True
 
     lost = replace(LOGIN, lost=(work,))

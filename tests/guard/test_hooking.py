@@ -69,7 +69,7 @@ class FakeWorktree:
 
     def carried(self, lines: Sequence[str], remote: str) -> Sequence[PushedCommit]:
         if self.carries is None:  # one commit of nobody in particular
-            return [PushedCommit(self.push.touched)]
+            return [PushedCommit("1" * 40, self.push.touched)]
         return self.carries
 
     def set_trailers(
@@ -384,10 +384,10 @@ def test_what_was_made_under_the_lease_is_landed_by_anybody(
     world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (PushedCommit((LOGIN,), (trailer_of,), known=known),)
+    world.tree.carries = (PushedCommit("1" * 40, (LOGIN,), (trailer_of,), known=known),)
     assert world.hooks().pre_push((), "origin").blocked == stops
     early = replace(world.tree.carries[0], recorded=1)
-    world.tree.carries += (PushedCommit((LOGIN,), known=True),)
+    world.tree.carries += (PushedCommit("1" * 40, (LOGIN,), known=True),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = (early,)
     assert world.hooks().pre_push((), "origin").blocked, "it is from before the lease"
@@ -414,7 +414,7 @@ def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
     world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (PushedCommit((LOGIN,), (trailer_of,)),)
+    world.tree.carries = (PushedCommit("1" * 40, (LOGIN,), (trailer_of,)),)
     assert world.hooks(who=other).pre_push((), "origin").blocked == stops
 
 

@@ -48,8 +48,8 @@ OUTSIDE = {
         "[*along]",
     ),
     "a lost grant pushed under": (
-        "            for refusal in outcome.refused:\n                raise",
-        "            for refusal in outcome.refused[1:]:\n                raise",
+        "            for refusal in outcome.refused:\n",
+        "            for refusal in outcome.refused[1:]:\n",
     ),
     "work and ledger not pushed together": ('*(["--atomic"] if work.atomic else []), ', ""),
     "forced work without a lease on its ref": (

@@ -45,7 +45,7 @@ class OneCommit:
         return PlannedPush(push=push, refs=(one,), remote="origin")
 
     def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
-        return [PushedCommit(self._touched)]
+        return [PushedCommit("1" * 40, self._touched)]
 
     def brought(self, plan: PlannedPush) -> PushedWork:
         return PushedWork(self._touched)

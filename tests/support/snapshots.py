@@ -107,6 +107,7 @@ def _without_place(text: str, item: pytest.Item) -> str:
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     for place in {str(folder), os.path.realpath(folder)} if folder else ():
         text = text.replace(place, "FOLDER")
+    text = re.sub(r"\bcommit [0-9a-f]{10}\b", "commit HEX", text)
     return re.sub(rf"\bon {re.escape(socket.gethostname())}\b", "on HOST", text)
 
 

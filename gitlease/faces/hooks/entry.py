@@ -209,7 +209,7 @@ def report(context: wiring.HookContext, decision: guard.HookDecision, event: str
     findings, views = decision.report.findings, decision.report.views
     for finding in findings[:SHOWN]:
         view = views[finding.lease.lease_id]
-        line = f"{finding.path} {verbs.sentences.held(finding.path, view, now)}"
+        line = f"{finding.place} {verbs.sentences.held(finding.path, view, now)}"
         blocks = decision.blocked and finding.severity is guard.Severity.BLOCK
         say(line if blocks else f"warning: {line}")
     if len(findings) > SHOWN:
