@@ -198,11 +198,7 @@ only show the board. --host, --port and --repo are those of the gateway.""",
 def board_verb(door: Door, *, cached: takes.Cached = False) -> Result:
     look = door.ledger.look(cached=cached)
     board = make_board(door.ledger, look)
-    return Result(
-        body=wire.board(board),
-        value=board,
-        warnings=(*look.warnings, *board.warnings),
-    )
+    return Result(body=wire.board(board), value=board, warnings=(*look.warnings, *board.warnings))
 
 
 FRESH = 5_000  # milliseconds after which task files are read again

@@ -103,10 +103,7 @@ def _kept(
 
 Use it before a long build, a review or lunch. The ledger's maximum applies, and the answer names it
 if it was reached. A lease is never shortened.""",
-    examples=(
-        "gitlease extend F001 2h",
-        "gitlease extend src/auth/ 90m --scope login",
-    ),
+    examples=("gitlease extend F001 2h", "gitlease extend src/auth/ 90m --scope login"),
     exits=OWN_EXITS,
     done="the lease lasts that long, or the maximum",
 )

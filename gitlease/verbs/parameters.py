@@ -189,11 +189,7 @@ Record = Annotated[
 # --- tasks ----------------------------------------------------------------------------------------
 
 STATUS = Kind(
-    read=read_text,
-    schema=TEXT.schema,
-    python="str",
-    metavar="STATUS",
-    complete="known_statuses",
+    read=read_text, schema=TEXT.schema, python="str", metavar="STATUS", complete="known_statuses"
 )
 Title = Annotated[str, Parameter(kind=text_kind("the title", MAX_REASON), metavar="TITLE")]
 NewId = Annotated[
@@ -248,8 +244,7 @@ Base = Annotated[
     str | None, _WORD.but("Land on this branch (default: the remote's main branch).", metavar="B")
 ]
 By = Annotated[
-    str | None,
-    Parameter(kind=_WAY, about="How to bring it onto a base that has moved on."),
+    str | None, Parameter(kind=_WAY, about="How to bring it onto a base that has moved on.")
 ]
 Check = Annotated[
     tuple[str, ...] | None,
@@ -308,8 +303,7 @@ Of = Annotated[Resource | None, Parameter(kind=RESOURCE)]
 Mine = Annotated[bool, _SWITCH.but("Only leases of this session.", own=True)]
 EndedToo = Annotated[bool, _SWITCH.but("Include lapsed, completed, released and revoked leases.")]
 Limit = Annotated[
-    int,
-    Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit"),
+    int, Parameter(kind=NUMBER, about="Show at most N events (default: 50).", option="-n --limit")
 ]
 Token = Annotated[int, Parameter(kind=NUMBER, metavar="TOKEN")]
 Exec = Annotated[
@@ -324,8 +318,7 @@ Exec = Annotated[
 Since = Annotated[
     int | None,
     Parameter(
-        kind=SINCE,
-        about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
+        kind=SINCE, about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d)."
     ),
 ]
 WholeScope = Annotated[str | None, _SCOPE.but("Only this part of the work (default: all of it).")]
@@ -365,8 +358,7 @@ SeenTips = Annotated[
     ),
 ]
 SettingKey = Annotated[
-    str | None,
-    Parameter(kind=replace(TEXT, complete="known_keys"), metavar="KEY"),
+    str | None, Parameter(kind=replace(TEXT, complete="known_keys"), metavar="KEY")
 ]
 SettingValue = Annotated[
     str | None, _WORD.but("Set it to this value.", metavar="VALUE", changes=True)

@@ -76,6 +76,7 @@ CommandLine = Annotated[
             python="Sequence[str]",
             metavar="CMD",
             many=True,
+            no_single=True,
         )
     ),
 ]
@@ -87,8 +88,7 @@ NoteAtEnd = Annotated[
 Grace = Annotated[
     int | None,
     Parameter(
-        kind=DURATION,
-        about="Time from TERM to KILL (default: 10s; at most a sixth of the TTL).",
+        kind=DURATION, about="Time from TERM to KILL (default: 10s; at most a sixth of the TTL)."
     ),
 ]
 Folder = Annotated[
@@ -121,8 +121,7 @@ PoolBase = Annotated[
     ),
 ]
 UntilEmpty = Annotated[
-    bool,
-    _SWITCH.but("Stop when no task is left to claim (default).", doors=frozenset({COMMAND})),
+    bool, _SWITCH.but("Stop when no task is left to claim (default).", doors=frozenset({COMMAND}))
 ]
 Forever = Annotated[bool, _SWITCH.but("Wait for more when no task is left to claim.")]
 DoneOnSuccess = Annotated[bool, _SWITCH.but("Mark a task as done if its command exits with 0.")]
@@ -140,8 +139,7 @@ HandOn = Annotated[
 MaxFailures = Annotated[int | None, _COUNT.but("Take no new tasks once N have failed.")]
 Budget = Annotated[int | None, _COUNT.but("Take no new tasks once N were taken.")]
 LongestRun = Annotated[
-    int | None,
-    Parameter(kind=DURATION, about="Stop a command that takes longer, as a failure."),
+    int | None, Parameter(kind=DURATION, about="Stop a command that takes longer, as a failure.")
 ]
 ShareLog = Annotated[
     int,

@@ -146,10 +146,7 @@ def session_list_verb(door: Door, *, cached: takes.Cached = False) -> Result:
         for one in reading.sessions
     ]
     return Result(
-        body={"sessions": found},
-        lines=lines,
-        value=reading.sessions,
-        warnings=reading.warnings,
+        body={"sessions": found}, lines=lines, value=reading.sessions, warnings=reading.warnings
     )
 
 

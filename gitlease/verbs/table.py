@@ -269,7 +269,7 @@ class Kind:
     ``read`` takes the door, what was given and the parameter's name, and raises UsageError.
     ``tool_schema`` is the short form that models read. ``at_door``: its meaning depends on where
     the caller is. ``complete`` names what shells complete. ``bare`` is the value of an option that
-    is typed without one, if it may be.
+    is typed without one, if it may be. ``no_single``: no word stands for a list of it.
     """
 
     read: Callable[[Any, Any, str], Any]
@@ -278,6 +278,7 @@ class Kind:
     tool_schema: Mapping[str, object] | None = None
     metavar: str = ""
     many: bool = False
+    no_single: bool = False
     switch: bool = False
     at_door: bool = False
     complete: str = ""
@@ -499,12 +500,7 @@ SWITCH = Kind(
     python="bool",
     switch=True,
 )
-SINCE = Kind(
-    read=_since,
-    schema=_TEXT,
-    python="Duration | datetime",
-    metavar="T",
-)
+SINCE = Kind(read=_since, schema=_TEXT, python="Duration | datetime", metavar="T")
 NUMBER = Kind(
     read=number_up_to(),
     schema={"type": "integer", "minimum": 1},
@@ -691,10 +687,15 @@ def read_values(
     return {name: values[name] for name in known if name in values}
 
 
+def is_duration(word: object) -> bool:
+    """Return whether a word reads as a duration, even one that is not valid (``1.5.1h``)."""
+    return isinstance(word, str) and re.fullmatch(r"([0-9.]+[wdhms])+", word) is not None
+
+
 def refuse_durations(door: Any, words: Sequence[Any], known: Mapping[str, Parameter]) -> None:
     """Raise UsageError for a further resource that is probably meant as a time, such as ``1h``."""
     for word in words[1:]:
-        if not re.fullmatch(r"([0-9.]+[wdhms])+", str(word)) or door.is_known(word):
+        if not is_duration(str(word)) or door.is_known(word):
             continue
         times = [x for x in known.values() if "Duration" in x.kind.python]
         times = [x for x in times if x.name == "ttl" or x.waits] or times

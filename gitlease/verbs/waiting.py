@@ -73,12 +73,7 @@ def wait_verb(
         return [f"{x}{of} is {'yours' if fold(x) in held else 'free'}{after}" for x in names]
 
     return Result(
-        body={
-            "status": answer.status,
-            "resources": names,
-            "scope": part,
-            "waited_seconds": waited,
-        },
+        body={"status": answer.status, "resources": names, "scope": part, "waited_seconds": waited},
         lines=lines,
         warnings=answer.warnings,
         # Waiting needs no user.email, but a claim does.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.snapshots import raises
 
 import gitlease
 from gitlease.core import Hint
@@ -67,6 +68,27 @@ def test_a_refusal_ends_in_the_callers_line(
     assert "\nDuring handling" not in "".join(traceback.format_exception(error))
     said = " ".join((str(error), *error.hints))
     assert not re.search(r"(?<!\w)--\w|`gitlease ", said), said
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {  # as no type checker has seen it
+    "a duration": lambda leases: leases.claim("F001", "1h"),
+    "nothing": lambda leases: leases.renew(),
+    "an unknown name": lambda leases: leases.note("F001", "a note", to="holder"),
+    "a list": lambda leases: leases.wait(["F001", "F002"]),
+    "the command last": lambda leases: leases.run("F004", ["true"]),
+    "two lists": lambda leases: leases.run(["true"], ["F004"]),
+    "the command twice": lambda leases: leases.run("F004", command=["true"]),
+    "a gateway": lambda _leases: gitlease.connect("http://x", token="x").fence("F001"),  # type: ignore[call-arg]
+}
+
+
+@pytest.mark.parametrize("call", WRONG.values(), ids=WRONG)
+def test_what_is_called_wrongly_is_refused_with_the_call(
+    bob: gitlease.Leases, call: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gitlease.Leases, "_to_run", lambda self, *_, **__: self._door)
+    with raises(gitlease.UsageError):
+        call(bob)
 
 
 def test_a_refusal_says_who_where_until_when_and_what_to_call(

@@ -293,10 +293,7 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
         yield from (plain_line("", width), plain_line("  nobody holds it", width))
     for title, lines in (
         ("NOTES", [f"{rfc3339(x.at)} {note_text(x)}" for x in opened.notes]),
-        (
-            "HISTORY",
-            [f"{rfc3339(x.at)} {happened(x)} {by_whom(x)}" for x in opened.events],
-        ),
+        ("HISTORY", [f"{rfc3339(x.at)} {happened(x)} {by_whom(x)}" for x in opened.events]),
     ):
         if lines:
             yield from (plain_line("", width), plain_line(title, width, style="bold"))

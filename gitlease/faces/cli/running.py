@@ -339,10 +339,7 @@ def status_row(run: RunRecord, state: str, line: str, now: datetime) -> tuple[st
 
 
 work_command = partial(
-    command,
-    "work",
-    _work,
-    Option(["--status"], is_flag=True, help="Show the pools of this clone."),
+    command, "work", _work, Option(["--status"], is_flag=True, help="Show the pools of this clone.")
 )
 
 run_command = partial(

@@ -260,12 +260,7 @@ class Subscription(Generic[Callback]):
     remote, after which no event is missed.
     """
 
-    def __init__(
-        self,
-        function: Callback,
-        opened: Opener,
-        parts: list[Part] | None = None,
-    ) -> None:
+    def __init__(self, function: Callback, opened: Opener, parts: list[Part] | None = None) -> None:
         """``parts``: report their availability; None: report assignments."""
         if not callable(function):
             raise UsageError("a subscription needs a function")

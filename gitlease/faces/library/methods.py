@@ -33,6 +33,7 @@ from gitlease.verbs.table import (
     Parameter,
     Result,
     find_verb,
+    is_duration,
     path_text,
     read_values,
 )
@@ -106,11 +107,18 @@ def _text(error: GitleaseError) -> str:
 
 
 def bind(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name. Raises TypeError, which names the function."""
+    """The arguments of a call by name. UsageError, with how it is called, if they do not fit."""
+    name, signature = function.__name__, inspect.signature(function)
     try:
-        return inspect.signature(function).bind(*args, **options).arguments
+        return signature.bind(*args, **options).arguments
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}() {error}") from None
+        forms = dict[Any, str]({POSITIONAL: "{}", inspect.Parameter.VAR_POSITIONAL: "*{}"})
+        known = (x for x in signature.parameters.values() if x.name != "self")
+        takes = ", ".join(forms.get(x.kind, "{}=…").format(x.name) for x in known)
+        timed = "ttl" in signature.parameters and args and is_duration(args[-1])
+        ways = [f"for a time, add ttl={args[-1]!r}"] if timed else []
+        ways += [f"call it as {name}({takes})"]
+        raise UsageError(f"{name}(): {error}", hints=tuple(ways)) from None
 
 
 def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
@@ -384,6 +392,7 @@ class Method:
             elif name == "resource" and value is not None:
                 read[name] = check_resource(value)
             elif name == "resources" and self.spread:
+                self.refuse_list(value, given)
                 read[name] = [check_resource(x) for x in value] or None
                 if not value and known[name].required:
                     raise UsageError("name at least one resource")
@@ -393,9 +402,21 @@ class Method:
             elif known[name].kind.python == "int" and isinstance(value, str):
                 raise UsageError(f"{name} must be a number, not a string")
             else:
-                listed = known[name].kind.many and name != "command"  # which is no single word
+                listed = known[name].kind.many and not known[name].kind.no_single
                 read[name] = tuple(to_list(value, name)) if listed else value
         return {**self.given, **read_values(known, door, read, what=f"{self.name}()")}
+
+    def refuse_list(self, words: Iterable[Any], given: Mapping[str, Any]) -> None:
+        """Raise UsageError, with the call that was meant, for a list among several resources."""
+        listed = next((x for x in words if isinstance(x, list | tuple)), None)
+        if listed is None:
+            return
+        command, first = given.get("command"), ""
+        if self.declared.runs:
+            first = "the command first, then "
+            listed = [listed, command] if isinstance(command, str) else [command, *listed]
+        call = f"{self.name}({', '.join(map(repr, listed))})"
+        raise UsageError(f"{self.name}() takes {first}each resource by itself", hints=(call,))
 
     def answer_of(self, result: Result) -> Any:
         """The value that a method returns of a verb's result."""
@@ -423,9 +444,9 @@ def _function(method: Method, home: str) -> Callable[..., Any]:
     signature = method.signature
 
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        given = bind(call, (self, *args), options)
-        del given["self"]
         try:
+            given = bind(call, (self, *args), options)
+            del given["self"]
             return self._carry_out(method, given)
         except GitleaseError as error:
             raise refusal(error) from None
@@ -475,10 +496,7 @@ OF_A_CLONE: tuple[Method, ...] = (
     Method("done", "done", NONE),
     Method("land", "land", "Landed"),
     Method("note", "note", NONE),
-    Method(
-        *("next_task", "next", "Task"),
-        without=("claim", "ttl", "reason", "commit"),
-    ),
+    Method(*("next_task", "next", "Task"), without=("claim", "ttl", "reason", "commit")),
     Method(
         "claim_next",
         "next",

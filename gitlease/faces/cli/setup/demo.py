@@ -262,9 +262,7 @@ class Stage:
         self.steps.append(DemoStep(who, command, expected, done.returncode, done.stdout))
         self.teller.printed(done.stdout, refused=done.returncode != 0)
         if done.returncode != expected:
-            raise Violations(
-                f"{who}$ {command} ended with {done.returncode} instead of {expected}",
-            )
+            raise Violations(f"{who}$ {command} ended with {done.returncode} instead of {expected}")
         if says not in done.stdout:
             raise Violations(f"{who}$ {command} did not print {says!r}")
         return done.stdout
