@@ -91,7 +91,8 @@ def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
 
 def lasts(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return ``until`` as it follows a holder: `` until 10:15:00Z``, ``, expired at 10:15:00Z``."""
-    return (" " if _runs(view) else ", ") + until(view, now, short=short)
+    joint = ", " if not _runs(view) else " and " if view.parked else " "
+    return joint + until(view, now, short=short)
 
 
 def lapsing(view: core.LeaseView, now: datetime) -> str:

@@ -296,11 +296,7 @@ def waiting(tickets: Sequence[core.Ticket]) -> list[Document]:
     """Return the waiters for a resource in order; they give up at ``until``."""
     return [
         _shaped(
-            "ticket",
-            ticket,
-            place=number,
-            since=rfc3339(ticket.since),
-            until=rfc3339(ticket.until),
+            "ticket", ticket, place=number, since=rfc3339(ticket.since), until=rfc3339(ticket.until)
         )
         for number, ticket in enumerate(tickets, start=1)
     ]

@@ -61,6 +61,14 @@ def test_what_cannot_be_parked_or_renewed(argv: tuple[str, ...], code: int, erro
     assert not lease_of(ada, "own")["parked"]
 
 
+def test_a_refusal_says_that_a_lease_is_parked() -> None:
+    ada, bob = make_desks(task("F001"), rules=RULES)
+    ada.ok("claim", "F001")
+    ada.ok("park", "F001", "--for", "2h")
+    check_words(bob.run("claim", "F001").err.splitlines()[0])
+    check_words(bob.ok("queue", "--all").out)
+
+
 # --- session end --------------------------------------------------------------------------------
 
 

@@ -108,10 +108,7 @@ it, for any address; --allow-host adds the names they use.""",
     help="The requests a second that each token may send (default: 1000).",
 )
 @option(
-    "--repo",
-    metavar="NAME=DIR",
-    multiple=True,
-    help="Serve the clone in DIR as NAME; repeatable.",
+    "--repo", metavar="NAME=DIR", multiple=True, help="Serve the clone in DIR as NAME; repeatable."
 )
 def serve_verb(
     call: Call,
@@ -156,12 +153,7 @@ def serve_verb(
 
 
 def _serve(
-    call: Call,
-    host: str,
-    port: int,
-    names: Sequence[str],
-    rate: int | None,
-    repo: Sequence[str],
+    call: Call, host: str, port: int, names: Sequence[str], rate: int | None, repo: Sequence[str]
 ) -> int:
     from importlib.util import find_spec
 
