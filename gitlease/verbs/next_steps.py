@@ -129,8 +129,7 @@ def is_assigned(door: Door, error: GitleaseError) -> bool:
     """Return whether an expired lease leaves the task assigned to someone else."""
     return any(
         view.state == "expired"
-        and view.assigned
-        and view.free_at is None
+        and sentences.edge_stays(view)
         and (error.resource is None or fold(view.resource) == fold(error.resource))
         and not same_person(view.holder, door.ledger.actor.holder)
         for view in error.views

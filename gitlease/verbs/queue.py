@@ -348,7 +348,8 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         return {name: str(getattr(view, name) or "") for name in names.split()}
 
     facts = known("resource scope state holder") | {"whose": whose(view, actor)}
-    facts |= known("session host branch") | {"work tree": view.worktree or ""} | known("reason")
+    facts |= known("session") | {"process": "ended" if sentences.process_ended(view) else ""}
+    facts |= known("host branch") | {"work tree": view.worktree or ""} | known("reason")
     facts |= {"paths": " ".join(view.paths)} | known("token lease_id")
     facts |= {"claimed_at": wire.seconds(view.claimed_at)}
     until = sentences.until(view, now) + sentences.afterwards(view, now)

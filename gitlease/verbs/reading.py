@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from gitlease import runs, wiring
+from gitlease import wiring
 from gitlease.core.instant import glance, humanize_duration
 from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
@@ -108,9 +108,7 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
     paths = " ".join(view.paths)
     covered = f"{view.resource} ({paths})" if paths else view.resource
     state: str = "parked" if view.parked else "" if view.state == "active" else view.state
-    if not state and view.session is not None:
-        # None, for a process of another machine, tells nothing.
-        state = "process ended" if runs.is_process_alive(view) is False else ""
+    state = "process ended" if sentences.process_ended(view) else state
     return (ours, covered, scope, view.holder, session, state, left, place, reason)
 
 
@@ -268,9 +266,9 @@ def _status_rows(
     reads, writes = ledger["fetched_from"], ledger["written_to"]
     others = f"gitlease reads and writes {writes}; others fetch from {reads}"
     holder = actor.holder or NOBODY
-    over = [view for view in reading.leases if view.state == "expired"]
+    lapsed = [view for view in reading.leases if view.state == "expired"]
     # not free for anyone: within the margin, or still assigned
-    expired = sum(view.assigned or view.is_current(now) for view in over)
+    expired = sum(view.assigned or view.is_current(now) for view in lapsed)
     rows = [
         ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
         ("URLs", "" if reads == writes else others),
@@ -281,11 +279,13 @@ def _status_rows(
     for view in lapsing[: sentences.LISTED]:
         until = sentences.until(view, now)
         rows.append(("expired", f"{view.resource} of {sentences.whose(view)}, {until}"))
+    ended = {view.session for view in views if sentences.process_ended(view)}
     for holder, session, count, last in active:
         ago = humanize_duration(int((now - last).total_seconds()))
         who = holder if session is None else f"{holder}, session {session}"
         leases = "1 lease" if count == 1 else f"{count} leases"
-        rows.append(("active", f"{who}, {leases}, last seen {ago} ago"))
+        over = ", process ended" if session in ended else ""
+        rows.append(("active", f"{who}, {leases}, last seen {ago} ago{over}"))
     return rows
 
 

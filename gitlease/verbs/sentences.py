@@ -155,9 +155,7 @@ def _runs(view: core.LeaseView) -> bool:
 
 def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
     """Return a line for each further conflict; ``refusal`` has the first."""
-    if error.code not in IN_THE_WAY:
-        return []
-    rest = error.views[1:]
+    rest = error.views[1:] if error.code in IN_THE_WAY else ()
     lines = [f"also {v.resource}: {whose(v)}, {until(v, now)}" for v in rest[:LISTED]]
     return lines + ([f"and {len(rest) - LISTED} more"] if len(rest) > LISTED else [])
 
@@ -209,12 +207,9 @@ def _who(one: core.Ticket | engine.EndedLease) -> str:
 
 def ended(one: engine.EndedLease, now: datetime) -> str:
     """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
-    whose = _who(one)
     at = clock_time(moment_of(one.ended_at), now)
-    why = quoted(one.reason)
-    if one.by == one.holder:
-        return f"{one.state.value} by {whose} at {at}{why}"
-    return f"{one.state.value} from {whose} by {one.by} at {at}{why}"
+    by = f"by {_who(one)}" if one.by == one.holder else f"from {_who(one)} by {one.by}"
+    return f"{one.state.value} {by} at {at}{quoted(one.reason)}"
 
 
 def stopping(why: core.Lost | str | None) -> str:
@@ -254,13 +249,9 @@ def edited(answer: engine.Answer) -> list[str]:
 
 def _edit(edit: EdgeEdit, file: str) -> str:
     """Describe an edit: ``assigned tasks/F001.md to @jo and set it to doing``."""
-    deeds = []
-    if edit.add is not None:
-        deeds.append(("assigned", f" to {printable(edit.add)}"))
-    if edit.status is not None:
-        deeds.append(("set", f" to {printable(edit.status)}"))
-    if edit.remove and edit.add is None:
-        deeds.append(("unassigned", ""))
+    deeds = [("assigned", f" to {printable(edit.add)}")] if edit.add is not None else []
+    deeds += [("set", f" to {printable(edit.status)}")] if edit.status is not None else []
+    deeds += [("unassigned", "")] if edit.remove and edit.add is None else []
     said = [f"{v} {'it' if i else file}{rest}" for i, (v, rest) in enumerate(deeds)]
     return " and ".join(said) or f"changed {file}"
 
@@ -378,9 +369,16 @@ def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
     place = f", on {view.host}" if view.host else ""
     since = clock_time(view.claimed_at, now)
     if view.state == "active":
-        ended = ": its process has ended" if runs.is_process_alive(view) is False else ""
+        ended = ": its process has ended" if process_ended(view) else ""
         return f"held by your other session {view.session}{place}, since {since}{ended}"
     return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
+
+
+def process_ended(view: core.LeaseView) -> bool | None:
+    """Return whether the process of a live lease's session has ended; None if that is unknown."""
+    bound = view.state == "active" and not view.parked and view.session is not None
+    alive = runs.is_process_alive(view) if bound else None
+    return None if alive is None else not alive
 
 
 def was_taken(taken: engine.Taken, now: datetime | None = None) -> str:

@@ -20,7 +20,7 @@ _LEASE = (
     "resource scope layer holder session? lease_id? token:int? state:state ttl_seconds:int "
     "claimed_at:time renewed_at:time expires_at:time expires_in:int free_at:time? renewals:int "
     "paths:texts reason? host? branch? worktree? mine:bool assigned:bool parked:bool "
-    "lapses_at:time?"
+    "lapses_at:time? process_ended:bool?"
 )
 _TASK = (
     "resource title? status? progress:progress? assigned:texts assigned_in:places priority? "
@@ -37,7 +37,8 @@ SHAPES: Mapping[str, str] = {
     "ended_lease": "resource scope layer holder session? lease_id:null token:int state:ended "
     "claimed_at:time? ended_at:time ended_by ttl_seconds:null renewed_at:null expires_at:null "
     "expires_in:null free_at:null renewals:null paths:null host:null branch:null worktree:null "
-    "reason? mine:bool assigned:bool parked:bool lapses_at:null",
+    "reason? mine:bool assigned:bool parked:bool lapses_at:null "
+    "process_ended:null",
     "error": "code:code exit:int message resource? scope? holder? session? expires_at:time? "
     "expires_in:int? free_at:time? lease:lease? conflicts:leases hints:texts next:texts",
     "edge": "resource file changed:bool committed?",
@@ -195,7 +196,7 @@ def lease(view: core.LeaseView) -> Document:
     }
     # A planned lease has neither, unless it would renew one.
     grant = {"lease_id": view.lease_id or None, "token": view.token or None}
-    return _shaped("lease", view, **grant, **later)
+    return _shaped("lease", view, **grant, **later, process_ended=sentences.process_ended(view))
 
 
 def ended_lease(one: engine.EndedLease) -> Document:

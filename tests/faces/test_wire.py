@@ -24,7 +24,7 @@ LEASE = [
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
     *("renewals", "paths", "reason", "host", "branch", "worktree", "mine", "assigned"),
     "parked",
-    "lapses_at",
+    *("lapses_at", "process_ended"),
 ]
 ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
@@ -84,6 +84,7 @@ def test_a_lease() -> None:
         "assigned": False,
         "parked": False,
         "lapses_at": "2026-11-20T10:16:01Z",
+        "process_ended": None,
     }
 
 

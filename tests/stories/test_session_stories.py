@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -86,6 +87,11 @@ def test_what_a_killed_run_had_is_let_go_by_the_next_command_of_its_clone(
     until(lambda: not os.path.exists(f"/proc/{child}"), "the end of the command")
     assert desk.document("claim", "F001", expect=1)["error"]["code"] == "held"
     assert "process ended" in desk.ask("list").stdout
+    assert f"session {dead}, 1 lease, " in (shown := desk.ask("status").stdout)
+    assert ", process ended" in shown
+    assert re.search(r"^process +ended$", desk.ask("show", "F001").stdout, re.M)
+    for words in (["list"], ["show", "F001"], ["status"]):
+        assert [x["process_ended"] for x in desk.document(*words)["leases"]] == [True], words
     told = f"F001: session {dead} is dead, and no longer holds it"
     until(lambda: told in laptop.ask("claim", "F002").stderr, "the end of its whole group")
     (lease,) = laptop.document("show", "F001")["leases"]
