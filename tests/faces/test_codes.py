@@ -91,7 +91,14 @@ def test_an_interruption_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Desk, "open", stop)
     ada, _ = make_desks()
-    assert ada.run("list").code == 130
+    ran = ada.run("list")
+    assert (ran.code, ran.out, ran.err) == (130, "", "")
+    for sent, code in (([], "unavailable"), (["a claim"], "unknown_outcome")):
+        monkeypatch.setattr("gitlease.engine.ports._SENT", sent)
+        ran = ada.run("claim", "F001", "--json")
+        error = ran.json["error"]
+        assert (ran.code, error["exit"], error["code"], error["next"]) == (130, 130, code, [])
+        check_words(ran.err)
 
 
 def test_an_interruption_before_the_command_begins_is_none_either() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitlease import __version__, engine, verbs, wiring
+from gitlease import __version__, verbs, wiring
 from gitlease.core.errors import GitleaseError, Hint, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import cli
 from gitlease.faces.cli import output
-from gitlease.faces.cli.call import Call, Opener, open_real, report_fault, tell
+from gitlease.faces.cli.call import Call, Opener, open_real, tell
 from gitlease.verbs.table import (
     BROKEN_PIPE,
     CODES,
     COMMAND,
-    INTERNAL,
     INTERRUPTED,
     TABLE,
     Called,
@@ -31,7 +29,6 @@ from gitlease.verbs.table import (
     Kind,
     Parameter,
     Result,
-    exit_of,
     find_verb,
     read_values,
 )
@@ -609,23 +606,17 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         status = _carry_out(call, argv)
         sys.stdout.flush()
         return status
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+    except (KeyboardInterrupt, click.Abort, SystemExit) as end:  # by a signal
+        return call.report_signal(getattr(end, "code", INTERRUPTED))
     except BrokenPipeError:
         output.forget_stdout()
         return BROKEN_PIPE
     except OSError as error:
         output.forget_stdout()
-        # Without a file name, the error concerns our own output.
-        subject = os.fsdecode(error.filename or "the answer could not be written")
-        # A full disk must not look as if nothing had been claimed.
-        sent = "the command may have taken effect" if engine.may_have_sent() else "nothing was sent"
-        with contextlib.suppress(OSError, ValueError):
-            output.aside(f"{subject}: {error.strerror}; {sent}")
-        return exit_of(INTERNAL)
+        return call.report_unwritten(error)
     except Exception as error:
         traceback = "--traceback" in options or sys.flags.dev_mode
-        return report_fault(call, error, traceback=traceback)
+        return call.report_fault(error, traceback=traceback)
 
 
 def _carry_out(call: Call, argv: Sequence[str]) -> int:

@@ -106,7 +106,7 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
 
     path = f"/repos/{repo}/board" if repo else "/board"
     shown = f"[{host}]" if ":" in host else host
-    holder, now = call.actor.holder, time.time_ns() // 1_000_000
+    holder, now = call.workspace.actor.holder, time.time_ns() // 1_000_000
     tokens = wiring.open_tokens(call.directory)
     secret = tokens.link(holder, now)
     link = f"{path}?link={secret}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import os
 import shlex
 import sys
 import time
@@ -24,6 +25,7 @@ from gitlease.faces.cli import output
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import advice_after, steps_after
 from gitlease.verbs.table import (
+    INTERNAL,
     TABLE,
     Called,
     Details,
@@ -37,6 +39,7 @@ from gitlease.verbs.table import (
 )
 
 Opener = Callable[..., "wiring.Workspace"]
+SENT = ("nothing was sent", "the command may have taken effect")
 
 
 def _words_of(value: Any) -> list[Any]:
@@ -123,10 +126,6 @@ class Call(DoorOfClone):
         """Change the workspace when it is opened, for example to another session."""
         opener = self.opener
         self.opener = lambda directory, **options: change(opener(directory, **options))
-
-    @property
-    def actor(self) -> core.Actor:
-        return self.workspace.identity.actor
 
     @property
     def for_agent(self) -> bool:
@@ -279,7 +278,7 @@ class Call(DoorOfClone):
         return [f"{text} (see {status}, {install})" for text in wiring.dead_hooks(self.workspace)]
 
     def _short_ttl(self, answer: engine.Answer) -> Sequence[str]:
-        session = self.actor.session or ""
+        session = self.workspace.actor.session or ""
         # Others' sessions are not kept alive by a host's hooks, and have heartbeats of their own.
         if session.partition(":")[0] not in settings.AGENTS:
             return ()
@@ -397,18 +396,46 @@ class Call(DoorOfClone):
 
     def word(self, resource: Resource | str) -> str:
         """Return the word that means this resource in this folder."""
-        if self._opened is None:
-            return str(resource)
-        place = self._opened.repository
-        if not place.folder:
+        place = None if self._opened is None else self._opened.repository
+        if place is None or not place.folder:
             return str(resource)
         return word_anywhere(str(resource), root=place.toplevel)
 
     def note_carried(self, views: Iterable[core.LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
         unbound = [x.lease_id for x in views if x.mine and not x.session]
-        if unbound and self.actor.session is not None:
+        if unbound and self.workspace.actor.session is not None:
             self.workspace.carried.add(unbound)
+
+    def report_fault(self, error: Exception, *, traceback: bool) -> int:
+        """Print an internal error in one line, with a hint."""
+        if traceback:
+            import traceback as tracebacks
+
+            tracebacks.print_exception(error, file=sys.stderr)
+        message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+        hint = "run it again with --traceback and report what it prints"
+        return tell(self, Fault(message, hints=(hint,)))
+
+    def report_unwritten(self, error: OSError) -> int:
+        """Print that the answer could not be written, or what else a file could not."""
+        # Without a file name, the error concerns our own output.
+        subject = os.fsdecode(error.filename or "the answer could not be written")
+        # A full disk must not look as if nothing had been claimed.
+        with contextlib.suppress(OSError, ValueError):
+            output.aside(f"{subject}: {error.strerror}; {SENT[engine.may_have_sent()]}")
+        return exit_of(INTERNAL)
+
+    def report_signal(self, status: int) -> int:
+        """Answer in JSON that a signal ended the command; a watch has no other end."""
+        if self.json and self.command != "watch":
+            self.called = Called()  # which no hint repeats
+            kind = core.UnknownOutcome if engine.may_have_sent() else core.Unavailable
+            error = kind(f"interrupted: {SENT[engine.may_have_sent()]}")
+            # The reader of a pipe is often interrupted along with it.
+            with contextlib.suppress(OSError, ValueError):
+                _print_refusal(self, error, None, status)
+        return status
 
 
 def _skew_warnings(views: Iterable[core.LeaseView]) -> tuple[str, ...]:
@@ -469,14 +496,3 @@ def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str,
             output.aside(sentences.refusal(error, now), output.RED)
     more = {"refused": [wire.refusal(error, now=now) for error in refused]}
     return tell(call, refused[0], {**body, **more})
-
-
-def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
-    """Print an internal error in one line, with a hint."""
-    if traceback:
-        import traceback as tracebacks
-
-        tracebacks.print_exception(error, file=sys.stderr)
-    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
-    hint = "run it again with --traceback and report what it prints"
-    return tell(call, Fault(message, hints=(hint,)))
