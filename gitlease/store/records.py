@@ -141,14 +141,16 @@ def _read_resource(key: str, data: Any) -> Resource:
 
 
 def _read_ring(key: str, data: Any) -> tuple[RingEntry, ...]:
-    entries = []
-    for line in _ring_lines(key, data):
-        parts = line.split(" ")
-        number = parts[1] if len(parts) == 3 else ""
-        if not number.isdecimal() or len(number) > 18 or len(line) > MAX_ENTRY:
-            raise BadRecord("its ring has an invalid entry")
-        entries.append(RingEntry(parts[0], int(number), parts[2]))
-    return tuple(entries)
+    return tuple(map(_ring_entry, _ring_lines(key, data)))
+
+
+@lru_cache(maxsize=4 * RING_SIZE)  # a step adds a few, and all are read again
+def _ring_entry(line: str) -> RingEntry:
+    parts = line.split(" ")
+    number = parts[1] if len(parts) == 3 else ""
+    if not number.isdecimal() or len(number) > 18 or len(line) > MAX_ENTRY:
+        raise BadRecord("its ring has an invalid entry")
+    return RingEntry(parts[0], int(number), parts[2])
 
 
 def _marked(mark: Any) -> Spelling:

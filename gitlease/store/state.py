@@ -122,7 +122,8 @@ class StateFolder:
         self._file = os.path.join(path, KNOWN_FILE)
         self._read: tuple[bytes | None, Known | None] = None, None
         self.damaged = self._forgotten = False  # whether something was known, and is lost
-        self._texts: dict[str, tuple[Sighting, str]] = {}  # of the sightings written last
+        self._sighted: Mapping[str, Sighting] = {}  # as written last, and the text of each
+        self._texts: dict[str, str] = {}
 
     def load(self) -> Known | None:
         """Read the known state; None before the first contact, and when the file is damaged."""
@@ -158,14 +159,15 @@ class StateFolder:
                 self._on_move()
 
     def _written(self, known: Known) -> bytes:
-        before, self._texts = self._texts, {}
-        for file, x in known.sighted.items():  # thousands, of which a step sees a few anew
-            text = before.get(file)
-            if text is None or text[0] is not x:
-                seen = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
-                text = x, f"{json.dumps(file)}:{seen}"
-            self._texts[file] = text
-        sighted = ",".join(text for _, text in self._texts.values())
+        # Thousands, of which a step sees a few anew.
+        before, self._sighted = self._sighted, known.sighted
+        new = [file for file, x in known.sighted.items() if before.get(file) is not x]
+        for file, x in ((file, known.sighted[file]) for file in new):
+            seen = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
+            self._texts[file] = f"{json.dumps(file)}:{seen}"
+        if len(self._texts) > len(known.sighted):
+            self._texts = {file: self._texts[file] for file in known.sighted}
+        sighted = ",".join(self._texts.values())
         pairs = {x: (at := getattr(known, x)) and [at.wall_ms, at.boot_ms] for x in _INSTANTS}
         rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
