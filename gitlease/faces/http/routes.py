@@ -81,6 +81,7 @@ OUTCOMES = {  # of each verb, in the ledger's record of a request
 }
 KEEPING = ("renew", "extend", "park", "done")  # refused without a lease: if it was lost, why
 EDGES = ("claim", "next", "release", "done")  # may change an assignment
+ENDING = ("release", "done")  # and then a file that this gateway never writes may still assign it
 
 
 class GatewayDoor(Door):
@@ -115,7 +116,7 @@ class GatewayDoor(Door):
     def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change; if the ledger has the request's already, answer from the record."""
         before = False
-        if verb in ("release", "done"):
+        if verb in ENDING:
             # A gateway that has just begun knows nothing of the ledger.
             self.ledger.look()
             before = bool(self._places(resources))
@@ -128,12 +129,13 @@ class GatewayDoor(Door):
                     answer = act(self.ledger, resources)
         except AppliedBefore as applied:
             answer = self._from_record(verb, resources, applied.outcome, terms.get("scope"))
-        if verb not in EDGES or terms.get("dry_run"):
+        else:
+            if verb not in ENDING or terms.get("dry_run"):
+                return answer
+        if verb not in EDGES:
             return answer
         places = self._places(resources or [parse_resource(x.resource) for x in answer.leases])
         edge = "kept" if places else "removed" if before else "none"
-        if places and answer.status in CLAIMED and answer.changed:
-            edge = "added"
         return replace(answer, edge=edge, edge_in=places)
 
     def _places(self, resources: Sequence[Resource]) -> tuple[str, ...]:
