@@ -82,6 +82,38 @@ def test_who_never_asks_to_the_end_is_hung_up_on(
             pass  # until the other side closes it
 
 
+PUT = b"PUT /v1/leases/a HTTP/1.1\r\nHost: localhost\r\n"
+PART = PUT + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"  # whoever asks waits for the rest
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (PUT, b"x: y\r\n"),
+        (PUT + b"x: ", b"y" * 64),
+        (b"GET /", b"a" * 64),
+        (PART + b"1;", b"x" * 64),
+        (PART + b"1\r\n}\r\n0\r\n", b"x: y\r\n"),
+        (PART + b"1\r\n}\r\n0\r\n\r\n" + PUT, b"x: y\r\n"),
+    ],
+)
+def test_what_has_no_end_is_kept_in_no_memory(gate: Served, text: bytes, line: bytes) -> None:
+    with opened(gate, text) as connection, contextlib.suppress(OSError):
+        for _ in range(64 * 1024 * 1024 // len(line)):
+            connection.sendall(line)
+        pytest.fail("it listens for ever")
+
+
+def test_a_head_has_so_many_bytes_at_most(gate: Served) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"x: " + b"y" * 30_000
+    with opened(gate, head) as connection:
+        connection.sendall(b"\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+    with opened(gate, head.ljust(server.MOST_OF_HEAD, b"y")) as connection:
+        connection.sendall(b"y")  # a single one: unread bytes would take the answer with them
+        assert b"a head has at most 32 KiB" in connection.recv(65_536)
+
+
 @pytest.mark.parametrize("text", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_many_idle_connections_of_one_peer_keep_nobody_out(
     gate: Served, monkeypatch: pytest.MonkeyPatch, text: bytes
