@@ -8,6 +8,7 @@ A parameter's kind says how it is read at each of them; ``parameters.py`` lists 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import time
@@ -339,7 +340,6 @@ else:
             self.__metadata__ = metadata
 
 
-LAST, WAIT = "for a time, add {}", "to wait that long, add {}"
 MOST_NAMES = 64  # resources of a request, which is one step
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MOST_NAMES}
@@ -352,6 +352,14 @@ def name_of_type(data: Any) -> str:
     kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
     kinds |= {int: "a number", float: "a number", type(None): "null"}
     return kinds.get(type(data), type(data).__name__)
+
+
+def check_encodes(data: Any, has: str) -> None:
+    """Raise UsageError for a lone surrogate: JSON can hold one, a record or an answer cannot."""
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{has} a lone surrogate") from None
 
 
 def read_text(_door: Any, data: Any, name: str) -> str:
@@ -682,8 +690,7 @@ def read_values(
     # What any door reads alike comes first: it costs no look at the repository.
     ordered = sorted(given, key=lambda name: known[name].kind.at_door)
     values = {name: known[name].kind.read(door, given[name], name) for name in ordered}
-    if not values.get("any"):
-        refuse_durations(door, values.get("resources", ()), known)
+    refuse_durations(door, () if values.get("any") else values.get("resources", ()), known)
     return {name: values[name] for name in known if name in values}
 
 
@@ -694,12 +701,13 @@ def is_duration(word: object) -> bool:
 
 def refuse_durations(door: Any, words: Sequence[Any], known: Mapping[str, Parameter]) -> None:
     """Raise UsageError for a further resource that is probably meant as a time, such as ``1h``."""
+    why = ("for a time, add {}", "to wait that long, add {}")
     for word in words[1:]:
         if not is_duration(str(word)) or door.is_known(word):
             continue
         times = [x for x in known.values() if "Duration" in x.kind.python]
         times = [x for x in times if x.name == "ttl" or x.waits] or times
-        ways = [Hint("", {x.name: str(word)}, WAIT if x.waits else LAST) for x in times]
+        ways = [Hint("", {x.name: str(word)}, why[x.waits]) for x in times]
         file = door.file_called(word)
         also = [f"for the {file.kind}, write {file.word}"] if file else []
         also += [USE_ANY] if "any" in known else []

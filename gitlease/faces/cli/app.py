@@ -568,10 +568,9 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 
 
 def _top(ctx: click.Context) -> None:
+    ctx.obj.command = ctx.invoked_subcommand
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
-    else:
-        ctx.obj.command = ctx.invoked_subcommand
 
 
 def application() -> click.Group:

@@ -102,19 +102,14 @@ def routes(
             response.body_iterator = _translated(response.body_iterator, wanted)
         return response
 
-    subscriptions = (
-        "/agents/{agent}/subscribe",
-        "/subscribe/agents/{agent}",
-        "/intents/{intent}/subscribe",
-        "/subscribe/intents/{intent}",
-    )
+    watched = ("/agents/{agent}", intent)
+    subscriptions = [y for x in watched for y in (f"{x}/subscribe", f"/subscribe{x}")]
+    well_known = handler.endpoint("openintent_root", discover, refused)
     # The RFC's table says /v1, and its own SDK asks below /api/v1.
     each = [(method, root + path, verb) for root in ROOTS for method, path, verb in verbs]
     return [
         *compat_routes(handler, "openintent", each, refused),
-        Route(
-            "/.well-known/openintent.json", handler.endpoint("openintent_root", discover, refused)
-        ),
+        Route("/.well-known/openintent.json", well_known),
         *(Route(root + path, subscribe) for root in ROOTS for path in subscriptions),
     ]
 
@@ -221,9 +216,8 @@ def list_leases(asked: CompatRequest) -> CompatAnswer:
 
 
 def lease(view: LeaseView) -> dict[str, Any]:
-    done = view.state == State.COMPLETED.value
     status = _STATUS.get(view.state, view.state)
-    ended = view.renewed_at if done else None
+    ended = view.renewed_at if view.state == State.COMPLETED.value else None
     return _shape(view, view.lease_id, status, view.claimed_at, view.expires_at, ended)
 
 
@@ -265,9 +259,7 @@ def refused(error: Failure) -> Response:
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         # The SDK takes a 409 for a conflict of leases only with the word lease in its body.
         status, view = 409, error.lease
-        body["message"] = (
-            f"the lease was refused: {without_paths(error.message)}{blocks_until(error)}"
-        )
+        body["message"] = f"the lease was refused: {body['message']}{blocks_until(error)}"
         if view is not None and view.state == State.ACTIVE.value:
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):

@@ -59,6 +59,7 @@ from gitlease.verbs.table import (
     Door,
     Kind,
     Parameter,
+    check_encodes,
     find_verb,
     name_of_type,
     read_text,
@@ -413,12 +414,7 @@ class ApiRoute:
         resource = request.path_params.get("key", "")
         if not resource and "key" in request.path_params:
             raise UsageError("a resource must not be empty")
-        try:
-            # A lone surrogate passes through JSON and fails later, where a record is written.
-            json.dumps(data, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            place = "query" if self.in_query else "body"
-            raise UsageError(f"the {place} has a lone surrogate") from None
+        check_encodes(data, "the query has" if self.in_query else "the body has")
         async with handler.keyed(key, request, data):
             return await handler.carry_out(
                 request,

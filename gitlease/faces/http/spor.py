@@ -186,12 +186,9 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
         nodes = list(dict.fromkeys(map(fold, ids)))
         # All at once, so that their steps are joined into one push: its hooks wait 3 seconds.
         answers = list(pool.map(lambda id: _answered(asked, verb, id), nodes))
-        good, failed = [], []
-        for id, answer in zip(nodes, answers, strict=True):
-            if isinstance(answer, GitleaseError):
-                failed.append({"node_id": id, **error_of(answer)})
-            else:
-                good.append(id)
+        each = [*zip(nodes, answers, strict=True)]
+        failed = [{"node_id": id, **error_of(x)} for id, x in each if isinstance(x, GitleaseError)]
+        good = [id for id, x in each if not isinstance(x, GitleaseError)]
         return 200, {
             "ok": True,
             "status": done,
@@ -389,10 +386,8 @@ def lease(view: LeaseView) -> dict[str, Any]:
 def refused(error: Failure) -> Response:
     body = error_of(error)
     holder = body.pop("holder", None)
-    headers = error.headers if isinstance(error, Refused) else {}
-    status = code_of(error)[0]
-    if status == 503:
-        headers = {"Retry-After": "2"}
+    status, headers = code_of(error)[0], error.headers if isinstance(error, Refused) else {}
+    headers = {"Retry-After": "2"} if status == 503 else headers
     document = {"error": body} | ({"holder": holder} if holder else {})
     return JSONResponse(document, status, headers=dict(headers))
 

@@ -246,8 +246,7 @@ class Holding:
         door = CloneDoor(workspace)
         wanted, covered = to_resources(door, self._words), door.paths(self._paths)
         terms = replace(self._terms, paths=patterns_of(covered), bind=True)
-        if not terms.any_name:
-            refuse_durations(door, wanted, TERMS.parameters)
+        refuse_durations(door, () if terms.any_name else wanted, TERMS.parameters)
         warnings = door.check_claim(wanted, covered, any_name=terms.any_name)
         answer = claim.claim(
             waited.ledger,

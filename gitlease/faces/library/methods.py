@@ -408,15 +408,12 @@ class Method:
 
     def refuse_list(self, words: Iterable[Any], given: Mapping[str, Any]) -> None:
         """Raise UsageError, with the call that was meant, for a list among several resources."""
-        listed = next((x for x in words if isinstance(x, list | tuple)), None)
-        if listed is None:
-            return
-        command, first = given.get("command"), ""
-        if self.declared.runs:
-            first = "the command first, then "
-            listed = [listed, command] if isinstance(command, str) else [command, *listed]
-        call = f"{self.name}({', '.join(map(repr, listed))})"
-        raise UsageError(f"{self.name}() takes {first}each resource by itself", hints=(call,))
+        command, runs = given.get("command"), self.declared.runs
+        for listed in (x for x in words if isinstance(x, list | tuple)):
+            meant = [listed, command] if isinstance(command, str) else [command, *listed]
+            call = f"{self.name}({', '.join(map(repr, meant if runs else listed))})"
+            takes = f"{self.name}() takes {'the command first, then ' * runs}"
+            raise UsageError(f"{takes}each resource by itself", hints=(call,))
 
     def answer_of(self, result: Result) -> Any:
         """The value that a method returns of a verb's result."""

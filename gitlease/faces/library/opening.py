@@ -186,9 +186,8 @@ def _release(
         ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
         for view in got:
             if view.mine:
-                acts.release(
-                    ledger, [parse_resource(word_anywhere(view.resource))], scope=view.scope
-                )
+                resource = parse_resource(word_anywhere(view.resource))
+                acts.release(ledger, [resource], scope=view.scope)
     except GitleaseError as refusal:
         names = ", ".join(map(str, words)) or "a task"
         message = f"gitlease: {names} may not be released, and will expire: {refusal.message}"

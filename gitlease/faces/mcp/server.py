@@ -25,7 +25,6 @@ from mcp.shared.exceptions import MCPError
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import format_duration
 from gitlease.settings.identity import THREADED
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
@@ -39,6 +38,7 @@ from gitlease.verbs.table import (
     Door,
     Parameter,
     Result,
+    check_encodes,
     check_names,
     find_verb,
     read_values,
@@ -203,8 +203,9 @@ def _joined(results: Sequence[Result]) -> Result:
 
 def _wait(caller: ToolCaller, *, timeout: int = LONGEST_WAIT, **values: Any) -> Result:
     if timeout > LONGEST_WAIT:
-        longest = format_duration(LONGEST_WAIT)
-        raise UsageError(f"timeout is at most {longest}", hints=("call wait again afterwards",))
+        raise UsageError(
+            f"timeout is at most {LONGEST_WAIT}s", hints=("call wait again afterwards",)
+        )
     return _of_verb("wait", caller, timeout=timeout, **values)
 
 
@@ -663,7 +664,7 @@ class LeaseServer:
         """The result of a call; None for a bug in gitlease."""
         meta, caller = dict[str, Any](asked.meta or {}), None
         try:
-            _check_encodes(arguments)
+            check_encodes(arguments, "the arguments have")
             # The SDK ignores unknown arguments: a mistyped option would claim on other terms.
             check_names(tool.takes, arguments, what=tool.name)
             writes = not tool.only_reads(arguments)
@@ -685,14 +686,6 @@ class LeaseServer:
             # The client is told that it is a bug; the traceback is for whoever runs the server.
             logging.getLogger("gitlease").exception("%s", tool.name)
             return None
-
-
-def _check_encodes(arguments: Mapping[str, Any]) -> None:
-    # A lone surrogate passes through JSON, and no answer could repeat it.
-    try:
-        json.dumps(dict(arguments), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise UsageError("the arguments have a lone surrogate") from None
 
 
 async def _notice_leaving(woken: threading.Event) -> None:

@@ -52,6 +52,8 @@ from gitlease.wiring.workspace import Workspace
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TEND_EVERY = 3.0  # seconds between two looks at the leases
 PATIENCE = 10.0  # seconds to wait at the end for calls under way
+SOON = 0.01  # seconds between two looks at whether they are answered
+LISTEN, UNREADABLE = "subscriptions/listen", "this is no valid message"
 
 Opener = Callable[..., Workspace]
 
@@ -316,8 +318,11 @@ async def _serve(backend: CloneBackend) -> None:
             await group.start(_end_by_signal, backend)
             async with stdio_server() as (read, write):
                 send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
-                group.start_soon(_answer_unreadable, read, write.send, send)
-                await server.run(receive, write, server.create_initialization_options())
+                done, answers = anyio.create_memory_object_stream[SessionMessage]()
+                asked = list[object]()
+                group.start_soon(_pass_on, read, write.send, send, asked)
+                group.start_soon(_answer, answers, write, asked)
+                await server.run(receive, done, server.create_initialization_options())
             group.cancel_scope.cancel()
     # A client that stops reading has left: what it claimed is let go below.
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -328,20 +333,37 @@ async def _serve(backend: CloneBackend) -> None:
         backend.close()
 
 
-async def _answer_unreadable(
+async def _pass_on(
     read: AsyncIterable[SessionMessage | Exception],
     answer: Callable[[SessionMessage], Awaitable[None]],
     send: MemoryObjectSendStream[SessionMessage | Exception],
+    asked: list[object],
 ) -> None:
-    # The SDK drops a line that is no message, and its client would wait for ever.
     async with send:
         async for item in read:
-            if not isinstance(item, Exception):
-                await send.send(item)
+            # The SDK drops a line that is no message, and its client would wait for ever.
+            if isinstance(item, Exception):
+                error = types.ErrorData(code=types.INVALID_REQUEST, message=UNREADABLE)
+                refused = types.JSONRPCError(jsonrpc="2.0", id=_id_of(item), error=error)
+                await answer(SessionMessage(refused))
                 continue
-            error = types.ErrorData(code=types.INVALID_REQUEST, message="this is no valid message")
-            refused = types.JSONRPCError(jsonrpc="2.0", id=_id_of(item), error=error)
-            await answer(SessionMessage(refused))
+            message, params = item.message, getattr(item.message, "params", None) or {}
+            if isinstance(message, types.JSONRPCRequest) and message.method != LISTEN:
+                asked += [message.id] if params.get("name") != "wait" else []
+            # What is cancelled is not answered.
+            asked[:] = [x for x in asked if x != params.get("requestId")]
+            await send.send(item)
+        # At the end of its input the SDK, too, drops the answers of what is under way.
+        with anyio.move_on_after(PATIENCE):
+            while asked:
+                await anyio.sleep(SOON)
+
+
+async def _answer(made: AsyncIterable[SessionMessage], write: Any, asked: list[object]) -> None:
+    async with write:
+        async for item in made:
+            await write.send(item)
+            asked[:] = [x for x in asked if x != getattr(item.message, "id", None)]
 
 
 def _id_of(unreadable: Exception) -> str | int | None:

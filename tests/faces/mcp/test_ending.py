@@ -70,7 +70,7 @@ class Wire:
         if number is not None:
             self.process.send_signal(number)
             self.process.wait(LONG)
-        _, self.err = self.process.communicate(timeout=LONG)
+        self.out, self.err = self.process.communicate(timeout=LONG)
         return self.process.returncode
 
 
@@ -93,6 +93,16 @@ def test_what_is_no_message_is_answered(desk: Desk) -> None:
         assert (answer["id"], answer["error"]["code"]) == (id, -32600)
     assert wire.call("status")["ok"]
     wire.end()
+
+
+@pytest.mark.sampled(1)
+def test_a_call_is_answered_before_the_end_of_input_ends_it(desk: Desk) -> None:
+    wire = Wire(desk)
+    number = wire.begin("tools/call", {"name": "claim", "arguments": {"resources": "deploy"}})
+    assert wire.end() == 0
+    (answer,) = map(json.loads, wire.out.splitlines())
+    assert (answer["id"], answer["result"]["structuredContent"]["status"]) == (number, "claimed")
+    assert desk.live() == []
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])

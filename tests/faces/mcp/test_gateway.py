@@ -24,7 +24,7 @@ from support.tools import ERAS, Era, ToolClient, over_http
 from gitlease.core import UsageError
 from gitlease.faces.http import WAITS_OF_TOKEN
 from gitlease.faces.mcp import BOARD
-from gitlease.faces.mcp.server import _check_encodes
+from gitlease.verbs.table import check_encodes
 from gitlease.wiring import open_tokens
 
 pytestmark = pytest.mark.sampled(3)
@@ -120,7 +120,7 @@ def test_answers_hide_where_the_remote_lies(gate: Served, path_remote: Remote) -
 
 def test_a_lone_surrogate_is_answered() -> None:
     with pytest.raises(UsageError, match="surrogate"):
-        _check_encodes({"resources": ["a\ud800"]})
+        check_encodes({"resources": ["a\ud800"]}, "the arguments have")
 
 
 def test_a_session_that_ends_lets_its_leases_go(gate: Served) -> None:
