@@ -201,12 +201,11 @@ class StateFolder:
 
     def mark(self) -> str:
         """A word that changes whenever any process of this clone has written what is known."""
-        try:
+        with contextlib.suppress(OSError):
             found = os.stat(self._file)
-        except OSError:
-            return ""
-        # Each writing makes a new file: its number tells it apart where the clock is coarse.
-        return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
+            # Each writing makes a new file: its number tells it apart where the clock is coarse.
+            return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
+        return ""
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
@@ -238,15 +237,9 @@ class StateFolder:
         """
         found = list[Pending]()
         for entry in self._changes.entries():
-            try:
-                known = JSON.load(Pending, entry.value)
-                if known.operations[0] != entry.name:
-                    raise ValueError
-            except _UNREADABLE:
-                self._changes.drop(entry.name)
-            else:
+            with contextlib.suppress(*_UNREADABLE):  # what is damaged stays: `doctor` reports it
                 if living or entry.is_own or not entry.is_busy:
-                    found.append(known)
+                    found.append(read_pending(entry.name, entry.value))
         return found
 
 
@@ -262,6 +255,14 @@ class JournalEntry:
     written: int
     is_busy: bool
     is_own: bool
+
+
+def read_pending(name: str, value: Any) -> Pending:
+    """Read a change of a ledger; raises one of many errors if it is damaged."""
+    pending = JSON.load(Pending, value)
+    if pending.operations[0] != name:
+        raise ValueError(name)
+    return pending
 
 
 class Journal:
@@ -304,15 +305,18 @@ class Journal:
         for name in names:
             file = os.path.join(self._folder, name)
             with contextlib.suppress(OSError):
-                read = read_with_status(file, MAX_BYTES)
-                if read and ((entry := _entry(file, *read)).is_busy or os.path.exists(file)):
+                if (entry := read_entry(file)) and (entry.is_busy or os.path.exists(file)):
                     yield entry  # else it was settled meanwhile, by a process that ended then
 
     def _file(self, name: str) -> str:
         return os.path.join(self._folder, f"{name}.json")
 
 
-def _entry(file: str, data: bytes, status: os.stat_result) -> JournalEntry:
+def read_entry(file: str) -> JournalEntry | None:
+    """Read a file of a journal; None for what is none, and without a value if it is damaged."""
+    if (read := read_with_status(file, MAX_BYTES)) is None:
+        return None
+    data, status = read
     value, is_busy, is_own, thread = None, False, False, _busy.get(file)
     with contextlib.suppress(*_UNREADABLE):
         value = json.loads(data)
@@ -331,11 +335,8 @@ def _entry(file: str, data: bytes, status: os.stat_result) -> JournalEntry:
 def _exists(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    # It runs, but is somebody else's (EPERM).
-    except OSError:
-        return True
+    except OSError as error:  # any other one: it runs, but is somebody else's
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

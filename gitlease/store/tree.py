@@ -351,8 +351,7 @@ def read_state(objects: StoreObjects, version: str, folder: str = "") -> tuple[H
         objects.read(version, COMMIT, MAX_COMMIT)
     except Unreadable as error:
         raise Invalid(f"the ledger's ref does not point to a commit: it {error}") from None
-    commit = read_commit(objects, version)
-    if commit is None:
+    if (commit := read_commit(objects, version)) is None:
         raise Invalid("the ledger's commit is malformed")
     records = GitRecords(objects, commit.tree_id, folder, version)
     try:
@@ -439,8 +438,7 @@ def write_step(
     """
     below, parents = None, list[str]()
     if tip:
-        base = read_commit(objects, tip)
-        if base is None:
+        if (base := read_commit(objects, tip)) is None:
             raise CopyLost(f"the ledger's commit {tip} cannot be read")
         below = base.tree_id
         parents = [*base.parent_ids] if replace_tip else [tip]

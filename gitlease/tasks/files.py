@@ -347,7 +347,7 @@ class EdgeJournal:
         """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
         try:
             # Read back before it is kept: what cannot be read again would be lost with a kill.
-            if not _ID.fullmatch(intent.id) or _read_intent(_written(intent)) != intent:
+            if not _ID.fullmatch(intent.id) or read_intent(intent.id, _written(intent)) != intent:
                 raise ValueError
         except _DAMAGE:
             why = f"the intent {printable(intent.id)} cannot be saved"
@@ -383,17 +383,14 @@ class EdgeJournal:
         return [intent for intent in intents if intent is not None]
 
     def _adopt(self, entry: JournalEntry) -> Intent | None:
-        match entry.value:
-            case {"format": int() as number} if number > FORMAT:
-                return None  # a newer gitlease knows what to do with it
-        if time.time_ns() - entry.written < KEPT:
-            with contextlib.suppress(*_DAMAGE):
-                if (intent := _read_intent(entry.value)).id == entry.name:
-                    self._journal.put(entry.name, entry.value, written=entry.written)
-                    self._taken.add(entry.name)
-                    return intent
-        # Damaged, or its file did not come back for thirty days.
-        self._journal.drop(entry.name)
+        with contextlib.suppress(*_DAMAGE):  # what is damaged stays: `doctor` reports it
+            intent, age = read_intent(entry.name, entry.value), time.time_ns() - entry.written
+            if intent and age < KEPT:
+                self._journal.put(entry.name, entry.value, written=entry.written)
+                self._taken.add(entry.name)
+                return intent
+            if intent:  # its file did not come back for thirty days
+                self._journal.drop(entry.name)
         return None
 
 
@@ -401,11 +398,13 @@ def _written(intent: Intent) -> dict[str, Any]:
     return {"format": FORMAT, **STEP.dump(intent)}
 
 
-def _read_intent(data: Any) -> Intent:
-    if data["format"] not in (OLDER, FORMAT):
-        raise ValueError
-    intent = STEP.load(Intent, {name: data[name] for name in data if name != "format"})
-    if intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
+def read_intent(name: str, data: Any) -> Intent | None:
+    """Read an intent; None for one of a newer gitlease. Raises one of many errors if damaged."""
+    if isinstance(data["format"], int) and data["format"] > FORMAT:
+        return None
+    intent = STEP.load(Intent, {x: data[x] for x in data if x != "format"})
+    is_ours = intent.id == name and data["format"] in (OLDER, FORMAT)
+    if not is_ours or intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
         raise ValueError
     # Whatever lies in the folder is untrusted: an intent must not lead to a file outside.
     for change in intent.changes:

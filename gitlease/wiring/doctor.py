@@ -53,10 +53,11 @@ from gitlease.install.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_versio
 from gitlease.runs.records import ALIVE, ENDED, POOLS, RunsFolder
 from gitlease.settings.identity import AGENTS, resolve_identity
 from gitlease.store.private_store import PrivateStore, remove
-from gitlease.store.state import KNOWN_FILE, StateFolder
+from gitlease.store.state import KNOWN_FILE, StateFolder, read_entry, read_pending
 from gitlease.store.storage import Move
 from gitlease.store.transport import ask_about
 from gitlease.store.transport import held_up as held_up
+from gitlease.tasks.files import read_intent
 from gitlease.wiring.ledger import LedgerPlace, open_place
 from gitlease.wiring.words import to_add_extras
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -67,6 +68,8 @@ LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
 FOLDERS = ("state", "tasks", ALIVE, ENDED, POOLS)  # of a clone's private folder
+CHANGE = re.compile(r"state/[^/]+/[^/]+/(pending|edges)/[^/]+\.json")
+CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
 
@@ -521,9 +524,14 @@ def private(of: Examined) -> Rows:
         yield changed_mode(f"others can write {wide[0]}", folder, how, less=less)
     names = [os.path.relpath(x, folder) for x in every[1:]]
     for file in (damaged := [x for x in names if not is_sound(folder, x)]):
-        local = file == "local.git"  # of which there is no other copy
-        mends = (HELP,) if local else (MENDS, partial(delete, folder, file))
-        yield BAD, f"{os.path.join(folder, file)} is damaged", *mends
+        path = os.path.join(folder, file)
+        mends: tuple[Any, ...] = MENDS, partial(delete, folder, file)
+        if file == "local.git":  # of which there is no other copy
+            mends = (HELP,)
+        elif CHANGE.fullmatch(file) or (file.endswith(".json") and os.path.isdir(path)):
+            # Nothing can read it, but a person may want to.
+            mends = f"mv {quote(path)} {quote(path)}.old", partial(os.rename, path, f"{path}.old")
+        yield BAD, f"{path} is damaged", *mends
     if leftovers := [x for x in names if is_leftover(folder, x)]:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
         yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
@@ -544,14 +552,19 @@ def is_sound(folder: str, name: str) -> bool:
     path, file = os.path.join(folder, name), os.path.basename(name)
     if file == KNOWN_FILE:
         return StateFolder(os.path.dirname(path)).load() is not None
-    # The locks are files, which any folder of a ledger's state may have.
-    if name in FOLDERS or (name.startswith("state/") and "." not in file and file != "lock"):
+    # The locks are files, which any folder of a layer's state may have: state/default/global/lock.
+    is_lock = file == "lock" and name.count("/") > 2
+    if name in FOLDERS or (name.startswith("state/") and "." not in file and not is_lock):
         return os.path.isdir(path) or not os.path.lexists(path)
-    is_change = os.path.basename(os.path.dirname(path)) in ("pending", "edges") and file.endswith(
-        ".json"
-    )
-    if file == NOTES or is_change:
-        return not read_small(path, LARGEST_NOTES) or load_json(path, LARGEST_NOTES) is not None
+    if change := CHANGE.fullmatch(name):
+        with contextlib.suppress(Exception):  # whatever others have written there
+            if entry := read_entry(path):
+                CHANGES[change[1]](entry.name, entry.value)
+                return True
+        return not os.path.lexists(path)
+    if file == NOTES:
+        empty = not os.path.isdir(path) and not read_small(path, LARGEST_NOTES)
+        return empty or load_json(path, LARGEST_NOTES) is not None
     if file != name or not name.endswith(".git"):
         return True
     fsck = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")

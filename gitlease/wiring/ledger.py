@@ -163,10 +163,9 @@ class LedgerPlace:
     def guard(self, actor: Actor, clock: Clock) -> guards.GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
         settings, limit = self.settings, float(self.settings.guard_timeout)
+        origin = origin_of(self.repository)
         return guards.GuardService(
-            guards.WatchFolder(
-                self.private, lambda x: self.of_layer(x).state(x), clock, origin_of(self.repository)
-            ),
+            guards.WatchFolder(self.private, lambda x: self.of_layer(x).state(x), clock, origin),
             lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
@@ -228,10 +227,8 @@ class LedgerPlace:
             remote, prefix = stores.Remote(url=own, folder=self.private), "refs/gitlease"
         else:
             remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
-        id_bytes = (
-            stores.SHA256 if url and self.repository.object_format == "sha256" else stores.SHA1
-        )
-        store = stores.PrivateStore(self.objects, id_bytes)
+        is_sha256 = url and self.repository.object_format == "sha256"
+        store = stores.PrivateStore(self.objects, stores.SHA256 if is_sha256 else stores.SHA1)
         return stores.GitRefs(
             remote, store, self.state, prefix, time_limit=time_limit, watched=watched
         )

@@ -110,14 +110,9 @@ def check_claim(
         found = None if resource.is_path else file_called(workspace.repository, resource.text)
         if found is not None and not is_known(workspace, resource):
             free = workspace.ledger.edges.on_a_branch(resource) is None
-            raise UsageError(
-                f"{resource} is a {found.kind} here, not a task",
-                resource=resource.text,
-                hints=(
-                    f"to claim the {found.kind}, type {found.word}",
-                    *((CLAIM_ANY,) if free else ()),
-                ),
-            )
+            hints = (f"to claim the {found.kind}, type {found.word}", *(CLAIM_ANY,) * free)
+            what = f"{resource} is a {found.kind} here, not a task"
+            raise UsageError(what, resource=resource.text, hints=hints)
     paths = [x for x in (*resources, *covered) if x.pattern is not None]
     unmatched = [x for x in paths if not _matches_a_file(workspace, x.pattern or "")]
     return tuple(f"{x} matches no file, here or on the main branch" for x in unmatched)
@@ -186,11 +181,9 @@ def _refuse_submodule(repository: Repository, resource: Resource) -> None:
     for entry in os.fsdecode(said.out).split("\0"):
         module = entry.partition("\n")[2].strip("/")
         if module and fold(pattern.lstrip("/")).startswith(fold(module) + "/"):
-            raise UsageError(
-                f"{resource} is inside the submodule {module}",
-                resource=resource.text,
-                hints=(f"claim it in the repository at {module}/, or claim all of {module} here",),
-            )
+            what = f"{resource} is inside the submodule {module}"
+            way = f"claim it in the repository at {module}/, or claim all of {module} here"
+            raise UsageError(what, resource=resource.text, hints=(way,))
 
 
 class NamedFile(NamedTuple):
@@ -241,11 +234,8 @@ def _matches_a_file(workspace: wiring.Workspace, text: str) -> bool:
         return True
     files = ("ls-files", "-z")
     lists = [files, (*files, "--others", "--exclude-standard")]
-    lists += [
-        ("ls-tree", "-r", "-z", "--name-only", "--full-tree", x)
-        for x in ("HEAD", workspace.main_branch())
-        if x
-    ]
+    refs = filter(None, ("HEAD", workspace.main_branch()))
+    lists += [("ls-tree", "-r", "-z", "--name-only", "--full-tree", x) for x in refs]
     for words in lists:
         listed = os.fsdecode(ask(repository, *words).out).split("\0")
         if any(covers(pattern, name) for name in listed if name):

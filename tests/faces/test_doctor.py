@@ -349,6 +349,32 @@ def used(jo: Path) -> Path:
     return jo
 
 
+def test_private_files_that_nobody_can_read_are_set_aside(used: Path, tmp_path: Path) -> None:
+    """A change on its way stays as it is, whoever reads the ledger, until a person looks."""
+    private = used / ".git/gitlease"
+    layer = private / "state/default/global"
+    for name, damage in (
+        ("edges/w.json", '{"a": 1}'),
+        ("edges/dir.json", None),
+        ("pending/y.json", "[]"),
+        ("notes.json", None),
+    ):
+        (path := layer / name).parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.mkdir() if damage is None else path.write_text(damage)
+    (private / "state/default/lock").touch()
+    ask(used, "list")
+    ask(used, "claim", "x", "--any")
+    rows = look(used, tmp_path)["private"]
+    assert [x.state for x in rows] == ["bad"] * 5
+    type_fix(used, next(x.fix for x in rows if "w.json" in x.what))
+    assert (layer / "edges/w.json.old").read_text() == '{"a": 1}'
+    assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+    assert (layer / "pending/y.json.old").read_text() == "[]"
+    assert (layer / "notes.json.old").is_dir()
+    ask(used, "claim", "y", "--any", "--layer", "lock")
+
+
 @pytest.mark.slow
 def test_damaged_copies_are_deleted_and_fetched_again(used: Path, tmp_path: Path) -> None:
     private = used / ".git/gitlease"

@@ -178,3 +178,4 @@ def test_an_odd_pending_file_hinders_nothing(tmp_path: Path, change: dict[str, o
     other = replace(pending, operations=("op-2",))
     folder.add_pending(other)
     assert other in folder.pending(living=True)
+    assert file.exists()

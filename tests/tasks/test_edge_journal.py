@@ -165,12 +165,12 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[-60:])
-def test_a_damaged_intent_is_dropped(folder: Path, text: str) -> None:
+def test_a_damaged_intent_stays_for_whoever_looks(folder: Path, text: str) -> None:
     put(folder, "op-1.json", text, old=False)
     leave(folder, intent_of("op-2"))
     mine = journal(folder)
     assert [intent.id for intent in mine.left_behind()] == ["op-2"]
-    assert in_folder(folder) == ["op-2.json"]
+    assert in_folder(folder) == ["op-1.json", "op-2.json"]
 
 
 def test_the_intent_of_a_newer_version_is_left_to_it(folder: Path) -> None:
