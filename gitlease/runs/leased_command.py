@@ -46,6 +46,7 @@ from gitlease.runs.records import (
     WAITING,
     RunPlace,
     RunRecord,
+    cannot_write,
     lines_of,
     record_of,
     remember,
@@ -512,13 +513,8 @@ def dispatch(
     come to run, the lease is released again, and LeaseHeld, NotFound or Invalid say why.
     """
     runs, holds = runs_of(place), holds_of(answer)
-    record = record_of(
-        place,
-        answer,
-        command=request.words,
-        grace_ms=grace_ms(request.grace, holds) if holds else 0,
-        pool=request.pool,
-    )
+    grace = grace_ms(request.grace, holds) if holds else 0
+    record = record_of(place, answer, command=request.words, grace_ms=grace, pool=request.pool)
     record = replace(record, log=runs.log_of(record.id))
     command = LeasedCommand(place, answer, request, record)
     try:
@@ -529,7 +525,7 @@ def dispatch(
             with_parent=bool(request.pool),
         )
     except OSError as error:
-        _fail(command, Invalid(f"it cannot be started: {error.strerror}"))
+        _fail(command, cannot_write("it cannot be started", error))
     except GitleaseError as refusal:
         _fail(command, refusal)
     runs.tidy()

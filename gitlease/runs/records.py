@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from gitlease import engine
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable, hint
 from gitlease.core.frozen import JSON, Damaged, dataclass
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, LeaseView, same_person
@@ -125,11 +125,8 @@ class RunsFolder:
             if other is not None:
                 shared = next(x for x in other.lease_ids if x in record.lease_ids)
                 resource = other.resources[other.lease_ids.index(shared)]
-                raise LeaseHeld(
-                    f"{resource} is held by your own run of session {other.session}",
-                    resource=resource,
-                    holder=other.holder,
-                )
+                what = f"{resource} is held by your own run of session {other.session}"
+                raise LeaseHeld(what, resource=resource, holder=other.holder)
             self.save(record)
 
     def save(self, record: RunRecord) -> None:
@@ -174,10 +171,8 @@ class RunsFolder:
 
     def dead(self, layer: str, actor: Actor) -> tuple[DeadRun, ...]:
         """The dead runs of this person under leases of a layer, but those of a pool that runs."""
-        records = (
-            x for x in self.alive() if x.layer == layer and same_person(x.holder, actor.holder)
-        )
-        dead = [x for x in records if self.is_dead(x)]
+        mine = (x for x in self.alive() if x.layer == layer and same_person(x.holder, actor.holder))
+        dead = [x for x in mine if self.is_dead(x)]
         # A pool counts the failure of its run itself, and then gives the lease back.
         running = {x.id for x in self.pools() if self.runs(x)} if dead else set[str]()
         return tuple(self._dead_run(x) for x in dead if x.pool not in running)
@@ -318,7 +313,7 @@ class RunsFolder:
             make_folders(os.path.dirname(file), 0o700)
             _replace(file, text.encode())
         except OSError as error:
-            raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
+            raise cannot_write("GITLEASE_BRIEF cannot be written", error) from None
         return file
 
     def tidy(self) -> None:
@@ -409,6 +404,13 @@ def record_of(
         runner_started=started_at(runner),
         **more,
     )
+
+
+def cannot_write(what: str, error: OSError) -> Invalid:
+    """The refusal where a run cannot have its files: often another one is in their place."""
+    file = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+    mends = (hint("", "doctor", fix=True),) if file else ()
+    return Invalid(f"{what}: {file}{error.strerror}", hints=mends)
 
 
 def remember(place: RunPlace, record: RunRecord) -> None:
