@@ -91,8 +91,8 @@ LEDGERS = {
         "            self.state(layer)\n        swapped",
     ),
     "a change of a killed command never settled": (
-        "    except ProcessLookupError:\n        return False",
-        "    except ProcessLookupError:\n        return True",
+        "return not isinstance(error, ProcessLookupError)",
+        "return True",
     ),
     "a decision in the place of a renewal": (
         "if not change.renewal or change.base.ledger is None:",
