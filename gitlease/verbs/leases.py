@@ -248,8 +248,7 @@ def done_verb(
         )
     except (UsageError, NotFound) as error:  # only tasks are done
         # A name without a record may be a file's, whose lease goes by another word.
-        file = door.file_called(resource)
-        name = file.word if file else resource.text
+        name = getattr(door.file_called(resource), "word", resource.text)
         give_back = Hint("release", {"scope": scope, "resources": [name]})
         raise error.with_(then=(give_back,)) from None
     return completed(answer)

@@ -5,6 +5,7 @@ None takes a lease from its holder, because agents run what they read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -38,7 +39,10 @@ def steps_after(door: Door | None, error: GitleaseError, called: Called) -> Sequ
         # A change needs the remote: only a call that reads can be answered from this clone's copy.
         known = find_verb(called.verb) if called.verb else None
         offered = known and "cached" in known.at(called.door) and known.only_reads(called.values)
-        return [_again(called, cached=True)] if offered else []
+        with contextlib.suppress(GitleaseError):
+            if offered and door and door.ledger.known_look() is not None:
+                return [_again(called, cached=True)]
+        return []
     if code in ("held", "wait_timeout") and (waits := _waits(door, error, called)):
         return waits
     if name is None or code not in SHOWN:
@@ -153,8 +157,7 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
         return ()
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)
     if lapsed and error.resource is not None:
-        asked = error.to_ask or holder
-        return (sentences.ask(door, error.resource, asked, scope=error.scope),)
+        return (sentences.ask(door, error.resource, error.to_ask or holder, scope=error.scope),)
     # An edge is in the way, or will be once an expired lease has lapsed.
     stays = error.by_edge or is_assigned(door, error)
     return (f"ask {holder} to release it",) if stays else ()

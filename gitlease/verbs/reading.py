@@ -26,16 +26,15 @@ from gitlease.verbs.table import (
 )
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
-NOBODY = "nobody yet, since git has no user.email"
+NOBODY, NOTHING = "nobody yet, since git has no user.email", "nothing has happened yet"
 HEADINGS = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
 EVENT_HEADINGS = "WHEN WHAT RESOURCE SCOPE BY SESSION TOKEN WHY"
 
 
 def whose(view: LeaseView | EndedLease, actor: Actor) -> str:
     """Return whether a lease is mine, of another session of mine, or theirs."""
-    if view.mine:
-        return MINE
-    return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
+    mine = MINE if view.mine else MY_OTHER
+    return mine if view.mine or same_person(view.holder, actor.holder) else THEIRS
 
 
 @verb(
@@ -145,8 +144,7 @@ def log_verb(
 
     def lines() -> Iterable[Table]:
         rows = [_event_row(event, door.now()) for event in reading.events]
-        nothing = "nothing has happened yet"
-        return [Table(headings=EVENT_HEADINGS.split(), rows=rows, otherwise=nothing)]
+        return [Table(headings=EVENT_HEADINGS.split(), rows=rows, otherwise=NOTHING)]
 
     return Result(
         body={"events": [wire.event(event) for event in reading.events]},

@@ -119,6 +119,15 @@ def test_bad_arguments_are_told_before_anybody_is_asked(argv: tuple[str, ...]) -
     check_words(ran.err)
 
 
+def test_a_remote_out_of_reach_hints_to_no_copy_where_there_is_none() -> None:
+    ada, _ = make_desks(task("F001"))
+    ada.store.remote.failing = Unavailable("the remote cannot be reached: no route to host")
+    for verb in ("list", "queue", "status"):
+        ran = ada.run(verb, "--json")
+        assert (ran.code, ran.json["error"]["next"]) == (5, [])
+        assert ada.run(verb, "--cached").code == 7
+
+
 def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
