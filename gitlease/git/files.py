@@ -209,14 +209,14 @@ def drop_leftovers(folder: str) -> None:
 
 
 class CannotKeep(Invalid):
-    """Private state cannot be written; nothing was sent."""
+    """Private state cannot be written."""
 
 
 def cannot_keep(path: str, error: OSError) -> CannotKeep:
-    """The refusal where private state cannot be written."""
+    """The refusal where private state cannot be written: before a change is sent, or after."""
     file = os.fsdecode(error.filename) if error.filename else path
     return CannotKeep(
-        f"gitlease cannot write its state to {file}: {error.strerror}; nothing was sent",
+        f"gitlease cannot write its state to {file}: {error.strerror}",
         hints=("it needs to write below the clone's git directory",),
     )
 
