@@ -26,6 +26,7 @@ class ClaimOptions:
     session bind what its person holds without one. ``any_name`` lets names pass that are no tasks.
     ``commit`` records the edges as a commit of their own; None: as the settings say. ``picked``:
     a pool or a run takes the tasks from the queue by itself, so they go back to it at their lapse.
+    ``default_fits``: no limit of the ledger refuses a TTL that was set, as nothing is claimed.
     """
 
     scope: str = WHOLE
@@ -40,6 +41,7 @@ class ClaimOptions:
     any_name: bool = False
     commit: bool | None = None
     picked: bool = False
+    default_fits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

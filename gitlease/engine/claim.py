@@ -118,7 +118,8 @@ def wait(
     work, which waiting does not free.
     """
     # Nothing is claimed, so a name need not be a task's.
-    wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
+    wanted = several(resources)
+    options = ClaimOptions(scope=scope, any_name=True, commit=False, default_fits=True)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
     limit = LONGEST if seconds is None else seconds
     return engine.Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait).get()
@@ -283,6 +284,7 @@ def _claim_of(
     # Unless the task is the caller's by its file, and not by an earlier pick.
     chosen = planned.mine and not any(x.picked for x in session.own_records(planned.resource))
     terms["picked"] = options.picked and not chosen
+    terms["default_fits"] |= session.ttl_is_default
     return Claim(
         **terms,
         id=fresh_id(),
@@ -290,7 +292,6 @@ def _claim_of(
         resource=planned.resource,
         lease_id=fresh_id(),
         default_ttl=session.default_ttl,
-        default_fits=session.ttl_is_default,
         abandoned=abandoned,
         edge=(planned.task or planned.away) is not None,
         assigned=planned.others,

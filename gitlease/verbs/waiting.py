@@ -55,13 +55,8 @@ def wait_verb(
     waited = max(0, int((door.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
     # A wait takes every name, but the claim that follows may not.
-    by_any = any or [name for name in names if door.needs_any(name)]
-    claim_them = Hint(
-        "claim",
-        {"resources": names}
-        | ({} if scope is None else {"scope": scope})
-        | ({"any": True} if by_any else {}),
-    )
+    by_any = any or bool([name for name in names if door.needs_any(name)])
+    claim_them = Hint("claim", {"resources": names, "scope": scope, "any": by_any})
 
     def lines() -> list[str]:
         after = f" after {format_duration(waited)}" if waited else ""

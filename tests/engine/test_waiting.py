@@ -291,6 +291,14 @@ def test_wait_returns_when_it_is_free_and_leaves_nothing_behind(scene: Scene) ->
     assert "push" not in scene.asked()
 
 
+def test_a_wait_needs_no_ttl_within_the_limits(scene: Scene) -> None:
+    jo = scene.of(JO)
+    jo.session.default_ttl, jo.session.ttl_is_default = 9 * 86_400, False
+    with pytest.raises(PolicyRefused):
+        jo.claim([F002])
+    assert jo.wait([F002]).status == "free"
+
+
 # --- watching ---------------------------------------------------------------------------------
 
 
