@@ -54,8 +54,7 @@ from gitlease.engine.answers import (
     stopped,
 )
 from gitlease.engine.edges import Planned, changes_of, not_in_work_tree, without_numbers
-from gitlease.engine.ledger_session import COMPLETED, ENDED, PART, LedgerSession
-from gitlease.engine.ledger_session import RETIRED as GOAL
+from gitlease.engine.ledger_session import COMPLETED, ENDED, PART, RETIRING, LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, Written
 from gitlease.engine.stepping import (
     change,
@@ -521,7 +520,7 @@ def retire(session: LedgerSession, plans: Sequence[RetirePlan], *, commit: bool 
         return Answer(status=RETIRED, refused=refused, changed=False)
     op = Retire(id=fresh_id(), actor=session.actor, items=items)
     answer = change_with_edges(
-        session, "retirement", lambda: ([op], planned), goal=GOAL, commit=commit, checked=True
+        session, "retirement", lambda: ([op], planned), goal=RETIRING, commit=commit, checked=True
     )
     return replace(answer, refused=refused + answer.refused)
 

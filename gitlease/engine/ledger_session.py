@@ -64,7 +64,7 @@ from gitlease.engine.ports import (
 from gitlease.engine.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
 
 # Goals of an intent.
-HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
+HELD, ENDED, COMPLETED, RETIRING = "held", "ended", "completed", "retired"
 PART = "completed part"  # of a task, which is done with the last of several
 
 
@@ -113,7 +113,7 @@ def _confirmed_part(
             if not any(people.is_mine(name, holder) for holder in live)
         )
         return replace(change, edit=replace(change.edit, remove=gone))
-    if intent.goal == RETIRED:
+    if intent.goal == RETIRING:
         # The record that was retired is gone: only its operation tells that it was.
         made = ledger is not None and any(map(ledger.header.entry, intent.operations))
         return change if made and not _claimed_again(people, change, leases) else None

@@ -600,7 +600,7 @@ def _plain(result: Outcome | GitleaseError) -> Outcome | None:
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:
-    """LeaseLost where a lease was confirmed only after its own time: nobody may act on that."""
+    """Raise LeaseLost if a lease of this step had expired by ``now``, when it was confirmed."""
     elapsed = moment.now.elapsed_at_most(now)
     for outcome in applied.outcomes:
         if outcome.status == UNBOUND:  # who gives it back believes in nothing any more

@@ -601,9 +601,9 @@ def _ends_any(change: Change) -> bool:
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
-    """With the records that a change wrote seen since its decision, if they still are as written.
+    """Add the records of a change to the sightings, as of its decision, if ``ledger`` has them yet.
 
-    No ``ledger`` to look into means that the change itself is the head.
+    Without a ``ledger`` the change itself is the head, which has all of them.
     """
     kept, own, renewed = dict(known.sighted), {}, dict[str, tuple[str, int]]()
     for before, after in change.ledger.changes.leases.values():

@@ -399,25 +399,29 @@ def kept_leases(tree: GitRecords, version: str, person: str | None, folder: str)
                 return person_key(holders[0].decode("utf-8", "replace").strip("\"'")) in people
         return True
 
-    whole = bool(people) or known is None
-    tops = LEASE_FOLDERS if whole else ("paths",)
+    is_whole = known is None  # all leases are kept, whosoever they are
+    tops = LEASE_FOLDERS if people or is_whole else ("paths",)
     changed = None if before is None else tree.changed_from(before.root, tops)
-    read = tree.every(tops, is_wanted)
     if before is not None and changed is not None:
         for row in before.leases.rows:
             if row.partition("\t")[0] not in changed:
                 put(row)
-        if others or known is None or not people:  # else more are to be found
-            damaged = {x.file: x for x in before.damaged if x.file not in changed}
-            whole, there = known is None, (x for x in changed if changed[x] is not None)
-            read = (tree.record_at(x) for x in there if x.startswith(tops) and is_wanted(x))
+    # Of names that others hold, those beyond the limit were not kept. Once none of the kept ones is
+    # left, all is to be read to find the next; and so it is if there is no state to go on from.
+    has_enough = bool(others) or is_whole or not people
+    if before is None or changed is None or not has_enough:
+        read, is_whole = tree.every(tops, is_wanted), is_whole or bool(people)
+    else:
+        damaged = {x.file: x for x in before.damaged if x.file not in changed}
+        there = (x for x in changed if changed[x] is not None)
+        read = (tree.record_at(x) for x in there if x.startswith(tops) and is_wanted(x))
     for record in read:
         if isinstance(record, Damage):
             damaged[record.file] = record
         elif record.state is State.ACTIVE:
             put(row_of(record, lease_file(record)))
     rows = (*own.values(), *islice(others.values(), NAMES_KEPT))
-    leases = LeaseRows(rows, None if whole and len(others) <= NAMES_KEPT else people)
+    leases = LeaseRows(rows, None if is_whole and len(others) <= NAMES_KEPT else people)
     kept = KeptLeases(version, tree.root, leases, tuple(damaged.values()))
     # A folder that is damaged itself is looked into each time.
     if folder and all(x.file.count("/") == 2 for x in kept.damaged):
