@@ -186,6 +186,32 @@ def test_a_damaged_file_or_state_is_as_good_as_none(place: Place) -> None:
         assert place.watch.unreachable() is None
 
 
+# What the version before the rows of today kept there, of an older gitlease beside this one.
+OLDER_ROWS = """\
+19d9f8e3 765
+{"layer": "global", "version": "f46b1089f46dc7eda698ba1bb57444e0dcd56dee", "received": \
+{"wall_ms": 1795775151162, "boot_ms": 5627711, "boot_id": "f1e7910b-9a4b-412f-af68-20e77a5521f0"}, \
+"policy": {"ttl_max": 28800, "ttl_min": 10, "skew": 60, "drift": 10000, "grace": 5, "rule": \
+"wall", "admins": [], "history": "replace", "keep_completed": 2592000, "park_max": 86400, \
+"abandoned_after": 604800, "issues": "none"}, "damage": [], "notices": [], "doubt": ""}
+paths/85/src-85d79420afb69505.yaml\tbob@x.y\t\t/src\t[{"text":"path:src","key":"path:src"},"*",\
+"bob@x.y",null,"active",40,900,1795775145190,1795775145190,1795776045190,0,[],"mine","vm:24864",\
+"main",false,"5a818e0f2062c0b5d231","b87b006a8dd6ca4a0738",\
+{"skew":60,"drift":10000,"grace":5,"rule":"wall"},false,false]
+"""
+
+
+def test_rows_of_an_older_version_are_read_again_from_the_ledger(place: Place) -> None:
+    head = "f46b1089f46dc7eda698ba1bb57444e0dcd56dee"
+    place.knows(head)
+    kept = place.keeps(*some_leases(), version=head)
+    place.file.write_text(OLDER_ROWS, encoding="utf-8")
+    assert place.watching().load("global") is None
+    assert place.file.read_text(encoding="utf-8") == OLDER_ROWS, "the older one may still use it"
+    assert place.keeps(*some_leases(), version=head) == kept
+    assert place.watching().load("global") == kept
+
+
 def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "gitlease").write_text("a file is in the way")
     place = Place(tmp_path / "gitlease")
