@@ -386,7 +386,7 @@ async def _end_by_signal(backend: CloneBackend, *, task_status: TaskStatus[None]
             os._exit(128 + number)
 
 
-SECONDS = 10.0  # the shortest time that hosts give a server to start
+SECONDS = 30.0  # hosts give a server ten or more to start; a busy machine takes longer
 
 
 def probe(command: Sequence[str], folder: str, env: Mapping[str, str]) -> tuple[str, ...]:
