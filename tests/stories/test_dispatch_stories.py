@@ -33,18 +33,6 @@ def ended(desk: Desk, resource: str = "F001") -> Any:
     return run_of(desk, resource)
 
 
-@pytest.mark.parametrize("folder", ["runs", "alive"])
-def test_a_file_in_the_place_of_its_folder_is_named_and_mended(jo: Desk, folder: str) -> None:
-    (file := jo.clone / ".git/gitlease" / folder).parent.mkdir(exist_ok=True)
-    file.write_text("junk")
-    refused = jo.ask("dispatch", "F001", "--", "true")
-    assert refused.returncode == 7
-    check_words(cleaned(refused.stderr.replace(str(jo.clone), "CLONE")))
-    assert jo.live() == []
-    assert jo.ask("doctor", "--fix").returncode == 0
-    assert jo.ask("dispatch", "F001", "--", "true").returncode == 0
-
-
 def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, kim: Desk) -> None:
     go = jo.clone / "go"
     script = f"echo said; echo aside >&2; env | grep GITLEASE_SE; cat; until test -e '{go}'; do "
@@ -163,3 +151,15 @@ def test_its_end_is_followed(jo: Desk) -> None:
     go.touch()
     check_words(following.stdout.read())
     assert following.wait(LONG) == 0
+
+
+@pytest.mark.parametrize("folder", ["runs", "alive"])
+def test_a_file_in_the_place_of_its_folder_is_named_and_mended(jo: Desk, folder: str) -> None:
+    (file := jo.clone / ".git/gitlease" / folder).parent.mkdir(exist_ok=True)
+    file.write_text("junk")
+    refused = jo.ask("dispatch", "F001", "--", "true")
+    assert refused.returncode == 7
+    check_words(cleaned(refused.stderr.replace(str(jo.clone), "CLONE")))
+    assert jo.live() == []
+    assert jo.ask("doctor", "--fix").returncode == 0
+    assert jo.ask("dispatch", "F001", "--", "true").returncode == 0

@@ -105,8 +105,8 @@ class Table:
         try:
             open_push(opened).push(wish, dry_run=True)
         except LeaseHeld as refused:
-            # It names the first of them
-            return {path for path in HELD if refused.message.startswith(f"{path} falls under ")}
+            # It names the first of them, and its commit
+            return {path for path in HELD if refused.message.startswith(f"{path} (commit ")}
         return set()
 
     def checked(self, made: str) -> set[str]:
