@@ -701,7 +701,7 @@ def is_duration(word: object) -> bool:
 
 def refuse_durations(door: Any, words: Sequence[Any], known: Mapping[str, Parameter]) -> None:
     """Raise UsageError for a further resource that is probably meant as a time, such as ``1h``."""
-    why = ("for a time, add {}", "to wait that long, add {}")
+    why = ("for a time, write {} instead", "to wait that long, write {} instead")
     for word in words[1:]:
         if not is_duration(str(word)) or door.is_known(word):
             continue

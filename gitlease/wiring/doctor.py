@@ -20,7 +20,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from glob import escape, glob
 from importlib.util import find_spec
-from itertools import chain, product
+from itertools import chain, count, product
 from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -530,7 +530,8 @@ def private(of: Examined) -> Rows:
             mends = (HELP,)
         elif CHANGE.fullmatch(file) or (file.endswith(".json") and os.path.isdir(path)):
             # Nothing can read it, but a person may want to.
-            mends = f"mv {quote(path)} {quote(path)}.old", partial(os.rename, path, f"{path}.old")
+            free = next(x for n in count() if not os.path.lexists(x := f"{path}.old{n or ''}"))
+            mends = f"mv {quote(path)} {quote(free)}", partial(os.rename, path, free)
         yield BAD, f"{path} is damaged", *mends
     if leftovers := [x for x in names if is_leftover(folder, x)]:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"

@@ -372,6 +372,10 @@ def test_private_files_that_nobody_can_read_are_set_aside(used: Path, tmp_path: 
     assert states(look(used, tmp_path, fix=True), "private") == ["good"]
     assert (layer / "pending/y.json.old").read_text() == "[]"
     assert (layer / "notes.json.old").is_dir()
+    (layer / "pending/y.json").write_text("{}")  # and nothing that was set aside before is lost
+    type_fix(used, next(x.fix for x in look(used, tmp_path)["private"] if "y.json" in x.what))
+    kept = (layer / "pending/y.json.old", layer / "pending/y.json.old1")
+    assert [x.read_text() for x in kept] == ["[]", "{}"]
     ask(used, "claim", "y", "--any", "--layer", "lock")
 
 

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gitlease.core.errors import GitleaseError, Invalid, Rollback
 from gitlease.faces import mcp
@@ -244,7 +244,6 @@ async def _fault(_request: Request, _error: Exception) -> Response:
 
 DRAIN = 30  # seconds to answer pending requests at the end
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
-MOST_OF_HEAD = 32 * 1024  # bytes of a head, or of what follows a body, before it is complete
 MOST_CONNECTIONS = 800  # each is a file, of which a process usually may have 1,024
 MOST_IDLE_OF_PEER = 200  # connections of one address without a request; the oldest is closed
 
@@ -277,7 +276,7 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
         limit_concurrency=MOST_CONNECTIONS,
-        ws="none",
+        h11_max_incomplete_event_size=32 * 1024,
     )
     return uvicorn.Server(config)
 
@@ -312,12 +311,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
     )
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """HTTP/1.1 that closes a connection if the head of a request is too late, or too large."""
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 that closes a connection if the head of a request does not arrive in time."""
 
     _late: asyncio.TimerHandle | None = None
     _heard = 0.0  # when data came, by the loop's clock
-    _unfinished = 0  # bytes since the last end of a head and the last part of a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -341,25 +339,11 @@ class PatientProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self.loop.time()
-        self._unfinished += len(data)
         super().data_received(data)
-        # The parser keeps the lines of a head, and those after a body, for as long as they come.
-        if self._unfinished > MOST_OF_HEAD and not self.transport.is_closing():
-            if self._has_no_request():
-                self.send_400_response(f"a head has at most {MOST_OF_HEAD // 1024} KiB")
-            self.transport.close()
         if self._has_no_request():
             self._expect_head()
         else:
             self._expect_nothing()
-
-    def on_headers_complete(self) -> None:
-        self._unfinished = 0
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._unfinished = 0
-        super().on_body(body)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()

@@ -116,7 +116,7 @@ def bind(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> di
         known = (x for x in signature.parameters.values() if x.name != "self")
         takes = ", ".join(forms.get(x.kind, "{}=…").format(x.name) for x in known)
         timed = "ttl" in signature.parameters and args and is_duration(args[-1])
-        ways = [f"for a time, add ttl={args[-1]!r}"] if timed else []
+        ways = [f"for a time, write ttl={args[-1]!r} instead"] if timed else []
         ways += [f"call it as {name}({takes})"]
         raise UsageError(f"{name}(): {error}", hints=tuple(ways)) from None
 

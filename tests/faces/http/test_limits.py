@@ -104,14 +104,10 @@ def test_what_has_no_end_is_kept_in_no_memory(gate: Served, text: bytes, line: b
         pytest.fail("it listens for ever")
 
 
-def test_a_head_has_so_many_bytes_at_most(gate: Served) -> None:
-    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"x: " + b"y" * 30_000
-    with opened(gate, head) as connection:
-        connection.sendall(b"\r\n\r\n")
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
-    with opened(gate, head.ljust(server.MOST_OF_HEAD, b"y")) as connection:
-        connection.sendall(b"y")  # a single one: unread bytes would take the answer with them
-        assert b"a head has at most 32 KiB" in connection.recv(65_536)
+def test_a_body_counts_whatever_the_head_offers_to_speak_instead(gate: Served) -> None:
+    offer = {"Connection": "Upgrade", "Upgrade": "h2c"}  # curl --http2
+    planned = gate.ask("jo", "PUT", "/v1/leases/F001", json={"dry_run": True}, headers=offer)
+    assert planned.json()["status"] == "would_claim"
 
 
 @pytest.mark.parametrize("text", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])

@@ -24,7 +24,7 @@ from gitlease.wiring.words import to_add_extras
 ACTIONS = ("add", "list", "revoke")
 HOST, PORT = "127.0.0.1", 8470
 PORTS = click.IntRange(1, 65_535)
-NEEDED = ("httptools", "starlette", "uvicorn")
+NEEDED = ("starlette", "uvicorn")
 ADD = Hint("serve token add", {"resources": ["EMAIL"]})
 
 _NAME = r"[A-Za-z0-9_-]{1,64}"  # compiled where it is used
