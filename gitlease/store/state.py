@@ -161,8 +161,8 @@ class StateFolder:
     def _written(self, known: Known) -> bytes:
         # Thousands, of which a step sees a few anew.
         before, self._sighted = self._sighted, known.sighted
-        new = [file for file, x in known.sighted.items() if before.get(file) is not x]
-        for file, x in ((file, known.sighted[file]) for file in new):
+        new = {file: x for file, x in known.sighted.items() if before.get(file) is not x}
+        for file, x in new.items():
             seen = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
             self._texts[file] = f"{json.dumps(file)}:{seen}"
         if len(self._texts) > len(known.sighted):
