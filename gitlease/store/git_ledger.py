@@ -14,9 +14,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
+from itertools import islice
 from typing import TypeVar
 from weakref import proxy
 
@@ -63,6 +64,7 @@ from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Sto
 
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
+EVENTS_KEPT = 5_000  # by a process
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
 T = TypeVar("T")
 
@@ -95,6 +97,7 @@ class RefLedgerStore:
         self.accept, self.doubt = self._admission.accept, self._admission.doubt
         self.read_elsewhere = self._admission.read_elsewhere
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
+        self._past = _Past(storage)
         self.warnings = warnings
 
     @property
@@ -220,12 +223,7 @@ class RefLedgerStore:
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         def read(version: str) -> tuple[Event, ...]:
-            found = list[Event]()
-            for step in self.storage.history(version, whole=older):
-                found += reversed(step.events)
-                if len(found) >= limit:
-                    break
-            return tuple(found[:limit])
+            return tuple(islice(self._past.events(version, whole=older), limit))
 
         known = self.load(layer)
         return () if known is None else self.read_past(layer, known.version, read)
@@ -589,6 +587,28 @@ class RefLedgerStore:
 
         along = self.state(layer)
         return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=along)
+
+
+class _Past:
+    """The effects of each step, kept by its version: who asks again reads only new steps."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._seen: dict[str, tuple[str, tuple[Event, ...]]] = {}  # and the version before it
+        self._kept = 0  # events
+
+    def events(self, version: str, *, whole: bool) -> Iterator[Event]:
+        """The events up to a version, the newest first; ``whole`` as of `Storage.history`."""
+        while version:
+            if (seen := self._seen.get(version)) is None:
+                if (step := next(self._storage.history(version, whole=whole), None)) is None:
+                    return
+                seen = step.before, step.events
+                if self._kept > EVENTS_KEPT:  # another thread may be at the old ones
+                    self._seen, self._kept = {}, 0
+                self._seen[version], self._kept = seen, self._kept + len(seen[1])
+            version, events = seen
+            yield from reversed(events)
 
 
 def _lets_go(before: Lease | Damage, now: Lease | Damage) -> bool:

@@ -29,6 +29,7 @@ from gitlease.store.storage import COPY_LOST, CopyLost, Move
 from gitlease.store.tree import (
     GitRecords,
     LedgerCommit,
+    Parsed,
     StoreObjects,
     read_commit,
     read_state,
@@ -529,6 +530,7 @@ def run_in(
 
 FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
 STATES_KEPT = 3
+PARSED_KEPT = 5_000  # records; of a larger ledger as many as it has
 _OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
 
 
@@ -555,6 +557,7 @@ class GitRefs:
         self.watched = watched or Watched()
         self._objects = StoreObjects(lambda: store.objects, store.lose)
         self._kept: dict[tuple[int, str, str], tuple[Header, GitRecords]] = {}
+        self._parsed: Parsed = {}
         self._has_format = has_format
         self._keeping = threading.Lock()
 
@@ -562,7 +565,7 @@ class GitRefs:
 
     def read(self, layer: str, version: str) -> tuple[Header, GitRecords]:
         if (found := self._kept.get((self._store.losses, layer, version))) is None:
-            found = read_state(self._objects, version, self._state_path(layer))
+            found = read_state(self._objects, version, self._state_path(layer), self._parsed)
             self._remember(layer, version, found)
         return found
 
@@ -571,6 +574,11 @@ class GitRefs:
             while len(self._kept) >= STATES_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[self._store.losses, layer, version] = state
+            if len(self._parsed) > PARSED_KEPT:
+                each = [y for _, x in self._kept.values() for y in [*x.folders.values()]]
+                if len(self._parsed) > 2 * sum(map(len, each)):
+                    for id in {*self._parsed} - {y.id for x in each for y in x.values()}:
+                        self._parsed.pop(id, None)
 
     def history(self, version: str, *, whole: bool = False) -> Iterator[LedgerCommit]:
         before = version

@@ -73,6 +73,7 @@ LEASE_FOLDERS = ("leases", "paths")
 Entries = dict[str, TreeEntry]
 Folders = dict[str, Entries]  # by path
 Wanted = Callable[[str], bool] | None
+Parsed = dict[str, Lease | str]  # by the ids of their files, of any states; or what is wrong
 Files = Mapping[str, bytes | None]  # by path: their bytes, None where one goes
 
 
@@ -120,15 +121,22 @@ def read_folder(objects: GitObjects, id: str, what: str) -> Entries:
 class GitRecords:
     """The records of one commit's tree; ``folder`` is that of what a clone keeps of them."""
 
-    def __init__(self, objects: GitObjects, root: str, folder: str = "", version: str = "") -> None:
+    def __init__(
+        self,
+        objects: GitObjects,
+        root: str,
+        folder: str = "",
+        version: str = "",
+        parsed: Parsed | None = None,
+    ) -> None:
         self._objects, self.root, self._folder, self._version = objects, root, folder, version
         self.folders: Folders = {}  # those that were read so far
-        self.parsed: dict[str, Lease | BadRecord] = {}  # by the ids of their files
+        self.parsed: Parsed = {} if parsed is None else parsed
         self._kept: KeptLeases | None = None
 
     def after(self, root: str, version: str, folders: Folders) -> GitRecords:
         """The records of a tree that was just written, of which these folders are known."""
-        other = GitRecords(self._objects, root, self._folder, version)
+        other = GitRecords(self._objects, root, self._folder, version, self.parsed)
         other.folders = folders
         return other
 
@@ -304,10 +312,10 @@ class GitRecords:
             try:
                 found = read_lease(read_file(self._objects, entry, MAX_RECORD))
             except BadRecord as error:
-                found = error
+                found = str(error)  # one that is raised again and again keeps every frame
             self.parsed[entry.id] = found
-        if isinstance(found, BadRecord):
-            raise found
+        if isinstance(found, str):
+            raise BadRecord(found)
         # One record that was copied under many names must not be as many leases.
         if lease_file(found) != file:
             raise BadRecord("its name and its content disagree")
@@ -345,7 +353,9 @@ def read_ledger(objects: GitObjects, version: str) -> Ledger:
     return Ledger(*read_state(StoreObjects(lambda: objects), version))
 
 
-def read_state(objects: StoreObjects, version: str, folder: str = "") -> tuple[Header, GitRecords]:
+def read_state(
+    objects: StoreObjects, version: str, folder: str = "", parsed: Parsed | None = None
+) -> tuple[Header, GitRecords]:
     """The header and the records at a commit; Invalid when there is something else."""
     try:
         objects.read(version, COMMIT, MAX_COMMIT)
@@ -353,7 +363,7 @@ def read_state(objects: StoreObjects, version: str, folder: str = "") -> tuple[H
         raise Invalid(f"the ledger's ref does not point to a commit: it {error}") from None
     if (commit := read_commit(objects, version)) is None:
         raise Invalid("the ledger's commit is malformed")
-    records = GitRecords(objects, commit.tree_id, folder, version)
+    records = GitRecords(objects, commit.tree_id, folder, version, parsed)
     try:
         header = records.read(HEADER_FILE, MAX_HEADER)
     except BadRecord as error:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import cast
+from typing import TypeVar, cast
 
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
@@ -21,6 +21,7 @@ from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import edge_rules
 
+T = TypeVar("T")
 ROOM = 64 * 1024  # bytes that must be free: more than a step writes
 
 
@@ -69,24 +70,26 @@ class _ReadOnly:
 
     def __init__(self, files: TaskFiles, clock: Clock) -> None:
         self._files, self._clock, self._lock = files, clock, Lock()
-        self.elsewhere = files.elsewhere
         self.on_a_branch, self.assigned_since = files.on_a_branch, files.assigned_since
-        self._known: tuple[Instant, dict[str | None, object]] = clock.now(), {}
+        self._known: tuple[Instant, dict[object, object]] = clock.now(), {}
 
     def read(self, ref: str | None = None) -> TaskList:
-        return cast(TaskList, self._lately(ref, lambda: self._files.read(ref)))
+        return self._lately(("tasks", ref), lambda: self._files.read(ref))
+
+    def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
+        return self._lately("elsewhere", lambda: self._files.elsewhere(here))
 
     def places(self) -> Sequence[str]:
-        return cast(Sequence[str], self._lately("places", self._files.places))
+        return self._lately("places", self._files.places)
 
-    def _lately(self, what: str | None, read: Callable[[], object]) -> object:
+    def _lately(self, what: object, read: Callable[[], T]) -> T:
         with self._lock:  # or all requests would read at once what one reads for all
             now = self._clock.now()
             if self._known[0].elapsed_at_most(now) >= YOUNG:
                 self._known = now, {}
             if what not in (known := self._known[1]):
                 known[what] = read()
-            return known[what]
+            return cast(T, known[what])
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing is going to be written."""

@@ -630,6 +630,19 @@ class LedgerStoreContract:
         assert (event.resource, event.scope, event.token) == ("F001", "parser", 2)
         assert (event.holder, event.session, event.reason) == (JO.holder, None, "rate limits")
 
+    def test_a_store_that_asks_again_is_told_what_a_new_one_is(self, place: Place) -> None:
+        asking = place.store(1)
+        steps = [claim(JO), renew(JO), renew(JO), note(JO, "half"), renew(JO), release(JO)]
+        for number, operation in enumerate(steps):
+            act(place, number % 2 + 1, operation)
+            asking.fetch(LAYER)
+            for limit in (1, 2, 100):
+                told = asking.history(LAYER, limit)
+                assert told == place.store(1).history(LAYER, limit)
+                assert len(told) == min(limit, len(kinds(place.store(1))))
+        assert asking.history(LAYER, 100, older=True) == told
+        assert [x.kind for x in told] == ["released", "renewed", "noted", "renewed", "claimed"]
+
     def test_a_renewal_replaces_the_one_before_it(self, place: Place) -> None:
         """Of whichever holder, up to the last decision; who saw it takes it for no rollback."""
         last = act(place, 1, claim(JO), claim(KIM, "F002"))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,13 @@ from gitlease.core import (
     Denied,
     GitleaseError,
     Invalid,
+    Lease,
     LeaseHeld,
     Rollback,
     Unavailable,
 )
 from gitlease.engine import settle_landed
+from gitlease.faces.library import Leases
 from gitlease.store import transport, tree
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
@@ -599,3 +603,45 @@ def test_a_killed_fetch_blocks_nothing(path_remote: Remote, clones: Clones) -> N
         (store / "objects" / "pack" / f"tmp_pack_{n}").write_bytes(b"PACK")
         assert len(door(one, clock=clock).list()) == n + 2
         assert door(one, clock=clock).renew("F001").renewals == n + 1
+
+
+def test_a_process_reads_what_is_in_a_state_and_its_past_once(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway is asked for all leases and a thousand events again and again."""
+    one, two = (workspace(clone) for clone in clones(2))
+    for number in range(12):
+        Leases(two).claim(f"F{number:03d}")
+    read = Counter[str]()
+
+    def count(name: str) -> None:
+        real = vars(tree)[name]
+
+        def counted(*args: object) -> object:
+            read[name] += 1
+            return real(*args)
+
+        monkeypatch.setattr(tree, name, counted)
+
+    def ask() -> int:
+        read.clear()
+        assert one.ledger.store.fetch(one.layer).ledger
+        one.ledger.store.history(one.layer, 100)
+        return len(one.ledger.look().leases)
+
+    count("read_lease")
+    count("events_in")
+    assert (ask(), read["read_lease"], read["events_in"]) == (12, 12, 12)
+    assert (ask(), read.total()) == (12, 0)
+    Leases(two).claim("F012")
+    assert (ask(), read["read_lease"], read["events_in"]) == (13, 1, 1)
+    # What no state has any more is not kept for ever.
+    monkeypatch.setattr(transport, "PARSED_KEPT", 3)
+    for lease in Leases(two).list():
+        Leases(two).release(lease.resource)
+    for _ in range(25):
+        Leases(two).claim("F020")
+        assert ask() == 1
+        Leases(two).release("F020")
+    gc.collect()
+    assert sum(isinstance(x, Lease) for x in gc.get_objects()) < 60

@@ -477,6 +477,7 @@ ALIASES = {  # the words of other systems
     "unclaim": "release",
     "finish": "done",
     "start": "set",  # RESOURCE in_progress
+    "version": "--version",
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 MORE = tuple(verb for verb in TABLE if verb.partition(" ")[0] not in MODULES)
@@ -497,16 +498,13 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in MODULES:
-            return None
+            return self if name == "--version" else None
         if not MODULES[name]:
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
-        verb: click.Command
         # A verb of the table with more options of the command line, or one of this door alone.
-        if (made := getattr(module, f"{name}_command", None)) is not None:
-            verb = made()
-        else:
-            verb = getattr(module, f"{name}_verb")
+        made = getattr(module, f"{name}_command", None)
+        verb: click.Command = made() if made is not None else getattr(module, f"{name}_verb")
         return verb
 
     def resolve_command(
@@ -522,6 +520,8 @@ class Verbs(click.Group):
         # Not while a shell completes the words: they would move by one.
         if args[0] == "start" and not ctx.resilient_parsing:
             args = [*args, "in_progress"]
+        if args[0] == "version" and not ctx.resilient_parsing:
+            show_version(ctx, ctx.command.params[0], True)
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

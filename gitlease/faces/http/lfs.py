@@ -26,7 +26,6 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import utc_text
 from gitlease.core.lease import Lease, LeaseView, State, same_person
 from gitlease.core.resources import MAX_LENGTH, escape, fold, parse, parse_resource, path_resource
-from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.compat import (
     CompatAnswer,
     CompatRequest,
@@ -175,8 +174,9 @@ def _locks(asked: CompatRequest) -> list[tuple[Lock, LeaseView]]:
     if asked.gateway.lock_ttl is not None and WRITE in asked.caller.scopes:
         renew_locks(asked.gateway, asked.caller.email)
     door = asked.door()
-    now = door.now()
-    current = (x for x in read_leases(door.ledger).leases if x.is_current(now))
+    look, now = door.ledger.look(), door.now()
+    views = door.ledger.views_in(look.head, [x for x in look.leases if x.patterns], look.moment)
+    current = (x for x in views if x.is_current(now))
     # The client unlocks none of two locks of one file, so a lease of the file itself counts alone.
     every = sorted(
         ((y, x) for x in current for y in locks_of(x)), key=lambda x: "-" not in x[0]["id"]

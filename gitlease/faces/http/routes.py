@@ -119,7 +119,7 @@ class GatewayDoor(Door):
         before = False
         if verb in ENDING:
             # A gateway that has just begun knows nothing of the ledger.
-            self.ledger.look()
+            self.ledger.read(lambda head: head)
             before = bool(self._places(resources))
         try:
             with self.explained() if verb in KEEPING else contextlib.nullcontext():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from support.running import LONG
 
 from gitlease.core import Actor, Claim, parse_resource
 from gitlease.engine import Step, fresh_id
-from gitlease.git import COMMIT
+from gitlease.git import COMMIT, PipedObjects
 from gitlease.store import GitRecords, LooseObjects, private_store
 
 
@@ -90,3 +91,28 @@ def test_a_claim_reads_the_records_of_its_own_name_alone(names: Served) -> None:
     with mock.patch.object(GitRecords, "every", autospec=True, side_effect=every) as read:
         names.ask("jo", "PUT", "/v1/leases/F9", json={}).raise_for_status()
     assert not read.called
+
+
+def test_what_was_read_once_is_not_read_again(project: Served) -> None:
+    """Of the next state only what differs; and task files once a second, whoever asks.
+
+    The clock of this gateway stands still.
+    """
+
+    def ask() -> None:
+        project.ask("jo", "PUT", "/v1/leases/task-api", json={}).raise_for_status()
+        for path in ("/v1/leases", "/v1/leases/task-api", "/lfs/locks"):
+            project.ask("kim", "GET", path).raise_for_status()
+        project.ask("jo", "DELETE", "/v1/leases/task-api").raise_for_status()
+
+    read = PipedObjects.read
+    ask()
+    with (
+        processes() as started,
+        mock.patch.object(PipedObjects, "read", autospec=True, side_effect=read) as reads,
+    ):
+        ask()
+    assert {*started} == {"push", "ls-remote"}
+    kinds = Counter(call.args[2] for call in reads.call_args_list)
+    assert {*kinds} <= {COMMIT}
+    assert kinds[COMMIT] <= 12, "not the past again"
