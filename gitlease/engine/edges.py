@@ -14,6 +14,7 @@ from typing import TypeVar
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
 from gitlease.core.errors import CLAIM_ANY, Invalid, NotFound, PolicyRefused, hint, shown
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.lease import Lease
 from gitlease.core.resources import Resource, fold, reads_as_issue
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskProblem
@@ -130,8 +131,8 @@ class Edges:
         """The names in a task's file whose assignment the ledger ended since."""
         self.own_decision: Callable[[Task], int | None] = lambda _task: None
         """When the ledger last granted the caller a task, or took it back, in milliseconds."""
-        self.is_plain: Callable[[Resource], bool] = lambda _resource: False
-        """Whether the caller holds a name as no task, by this clone's copy of the ledger."""
+        self.own_records: Callable[[Resource], Sequence[Lease]] = lambda _resource: ()
+        """The caller's unfinished leases of a name, by this clone's copy of the ledger."""
 
     def read(self, ref: str | None = None) -> TaskList:
         """The tasks of the work tree, or of a ref, without assignments that the ledger outranks."""
@@ -220,12 +221,12 @@ class Edges:
                     task, takeover=options.takeover, status=status(task), again=again
                 )
                 planned.append(self._with_elsewhere(plan, away))
-            elif away:
-                planned.append(self._with_elsewhere(Planned(resource=resource), away))
-            elif known.required and not resource.is_path and not options.any_name:
-                raise self.on_a_branch(resource) or known.unknown(resource, any_name=True)
             else:
-                planned.append(Planned(resource=resource))
+                meant = away or resource.is_path or options.any_name
+                # What the caller has already was no slip when it was claimed.
+                if not meant and known.required and not self.own_records(resource):
+                    raise self.on_a_branch(resource) or known.unknown(resource, any_name=True)
+                planned.append(self._with_elsewhere(Planned(resource=resource), away))
         return planned
 
     def claim_of(
@@ -288,7 +289,8 @@ class Edges:
         return [
             # What is released protects nobody.
             p
-            if status is None and (p.task is not None or self.is_plain(p.resource))
+            if status is None
+            and (p.task or {x.edge for x in self.own_records(p.resource)} == {False})
             else self._with_elsewhere(p, known.elsewhere(p.resource, p.task))
             for p in plans
         ]

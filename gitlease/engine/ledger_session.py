@@ -326,7 +326,7 @@ class LedgerSession:
         self.edges, self.inbox = edges, inbox
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         edges.own_decision = lambda task: self.decisions.own_at(task)
-        edges.is_plain = lambda x: {lease.edge for lease in self.own_records(x)} == {False}
+        edges.own_records = self.own_records
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()

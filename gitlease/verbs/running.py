@@ -18,6 +18,7 @@ from gitlease.core.errors import GitleaseError, Hint, Invalid, LeaseHeld, UsageE
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import LeaseView
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
+from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed
@@ -286,9 +287,8 @@ def _to_run(
 
     That raises UsageError for terms that do not fit, NoCommand and CannotExecute.
     """
-    option, any_name = door.option, terms.get("any", False)
-    known = {*find_verb("next").parameters}
-    wait, parked = terms.pop("wait", None), set[str]()
+    option, known = door.option, {*find_verb("next").parameters}
+    wait, parked, any_name = terms.pop("wait", None), set[str](), terms.get("any", False)
     request = RunRequest(
         words=tuple(command),
         directory=os.path.abspath(cwd or door.directory or "."),
@@ -300,6 +300,7 @@ def _to_run(
     )
 
     def claim() -> Answer:
+        ledger = door.ledger
         if next and (resources or wait is not None or terms.keys() - known):
             claims = ", ".join(option(x) for x in find_verb("claim").parameters if x in known)
             takes = f"{option('next')} takes the first task: it accepts no resource"
@@ -308,14 +309,16 @@ def _to_run(
             raise UsageError(f"missing resource: name one, or use {option('next')}")
         # Before anything is claimed: in the end it would be too late to refuse.
         for resource in resources if done else ():
-            if resource.is_path or (any_name and door.needs_any(resource.text)):
+            granted = any_name or ledger.own_records(resource)
+            (plan,) = ledger.edges.plan_end([resource])
+            if resource.is_path or (granted and acts.is_no_task(ledger, plan)):
                 raise UsageError(
                     f"{resource} is not a task, and only tasks are done: "
                     f"leave out {option('done')}",
                     resource=resource.text,
                 )
         # Before the claim: what that resumes is parked no more.
-        parked.update(x.resource.text for x in door.ledger.own_live() if x.parked)
+        parked.update(x.resource.text for x in ledger.own_live() if x.parked)
         warnings = door.check_claim(resources, terms.get("paths", ()), any_name=any_name)
         answer = claim_to_run(door.workspace, request, resources, wait=wait, on_wait=door.on_wait)
         warnings = (*warnings, *answer.warnings, *_remarks(answer, request, parked))

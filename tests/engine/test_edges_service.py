@@ -80,6 +80,10 @@ def test_an_unknown_name_is_refused_with_those_like_it_unless_any_will_do(world:
     assert world.records() == []
     answer = world.of(JO).claim([parse_resource("deploy-prod")], ClaimOptions(any_name=True))
     assert answer.edge == "none"
+    # What is held already is renewed, but for whom it is not.
+    assert world.of(JO).claim([parse_resource("Deploy-prod")]).status == "renewed"
+    with pytest.raises(NotFound):
+        world.of(KIM).claim([parse_resource("deploy-prod")])
     world.of(KIM, required=False).claim([parse_resource("port-8080")])
     world.of(JO).claim([parse_resource("src/")])
 
