@@ -309,8 +309,9 @@ class GitRecords:
             raise BadRecord("missing")
         found = self.parsed.get(entry.id)
         if found is None:
+            data = read_file(self._objects, entry, MAX_RECORD)
             try:
-                found = read_lease(read_file(self._objects, entry, MAX_RECORD))
+                found = read_lease(data)
             except BadRecord as error:
                 found = str(error)  # one that is raised again and again keeps every frame
             self.parsed[entry.id] = found

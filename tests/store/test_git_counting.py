@@ -33,14 +33,13 @@ from gitlease.core import (
     Denied,
     GitleaseError,
     Invalid,
-    Lease,
     LeaseHeld,
     Rollback,
     Unavailable,
 )
 from gitlease.engine import settle_landed
 from gitlease.faces.library import Leases
-from gitlease.store import transport, tree
+from gitlease.store import git_ledger, transport, tree
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
@@ -637,6 +636,7 @@ def test_a_process_reads_what_is_in_a_state_and_its_past_once(
     assert (ask(), read["read_lease"], read["events_in"]) == (13, 1, 1)
     # What no state has any more is not kept for ever.
     monkeypatch.setattr(transport, "PARSED_KEPT", 3)
+    monkeypatch.setattr(git_ledger, "EVENTS_KEPT", 30)
     for lease in Leases(two).list():
         Leases(two).release(lease.resource)
     for _ in range(25):
@@ -644,4 +644,6 @@ def test_a_process_reads_what_is_in_a_state_and_its_past_once(
         assert ask() == 1
         Leases(two).release("F020")
     gc.collect()
-    assert sum(isinstance(x, Lease) for x in gc.get_objects()) < 60
+    kept = Counter(type(x).__name__ for x in gc.get_objects())
+    assert kept["Lease"] < 60
+    assert kept["Event"] < 60
