@@ -105,7 +105,7 @@ LINES = {  # of each package, without those of comment
     "engine": 6_661,
     "faces": 13_621,
     "gateway": 1_264,
-    "git": 3_644,
+    "git": 3_648,
     "guard": 2_604,
     "install": 2_049,
     "push": 1_681,

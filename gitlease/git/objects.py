@@ -24,6 +24,8 @@ FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's ent
 DROPPED = 1024 * 1024  # bytes that are sooner read to nobody's use than another process is started
 
 _ENTRIES = rb"(?s)([0-7]{1,6}) ([^\0]*)\0(.{%d})"  # by the bytes of an id
+# Until they have ended: Python might finalise the process of a reader before the reader.
+_started: set[subprocess.Popen[bytes]] = set()
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
 
 
@@ -145,6 +147,10 @@ class PipedObjects:
         if self._pid != os.getpid():  # after a fork the other process goes on with the old one
             self._process, self._pid = None, os.getpid()
         if self._process is None:
+            for ended in [x for x in [*_started] if x.poll() is not None]:
+                _started.discard(ended)
+                with contextlib.suppress(OSError), ended:
+                    pass  # its pipes are closed
             git = ("git", "--no-replace-objects", f"--git-dir={self._git_dir}")
             try:
                 self._process = subprocess.Popen(
@@ -156,14 +162,14 @@ class PipedObjects:
                 )
             except OSError as error:
                 raise Invalid(f"git cannot be run: {error.strerror}") from None
+            _started.add(self._process)
         return self._process
 
     def _close(self) -> None:
         process, self._process = self._process, None
         if process is not None and self._pid == os.getpid():
+            # Not waited for: Python drops what a signal raises meanwhile in __del__.
             process.kill()
-            with contextlib.suppress(OSError), process:
-                pass  # its pipes are closed, and it is waited for
 
 
 def objects_of(repository: Repository) -> PipedObjects:

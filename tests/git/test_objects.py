@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -129,6 +131,28 @@ def test_an_answer_to_another_question_is_believed_by_nobody(
     monkeypatch.setattr(PipedObjects, "_answer", lambda *_: numbered[second])
     with pytest.raises(Absent):
         objects.read(first, BLOB, 10)
+
+
+def test_a_signal_is_not_lost_while_a_reader_is_finalised(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python drops what a signal raises in ``__del__``, so that has to wait for nothing."""
+    objects, lost, wait = objects_of(discover(str(root))), list[object](), Popen.wait
+    assert objects.named("HEAD:a", BLOB, 9) == b"small"
+    process = objects._process
+    assert process is not None
+
+    def interrupted(*_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    monkeypatch.setattr(Popen, "wait", interrupted)
+    del objects
+    monkeypatch.setattr(Popen, "wait", wait)
+    assert not lost
+    assert objects_of(discover(str(root))).named("HEAD:a", BLOB, 9) == b"small"
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_threads_and_a_fork_get_their_own_answers(root: Path, numbered: dict[str, bytes]) -> None:
