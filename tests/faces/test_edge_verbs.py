@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 from faces.fake import Desk, make_desks
@@ -116,12 +117,15 @@ def test_done_of_no_task_names_the_release_to_type(name: str) -> None:
     assert [x["resource"] for x in released["leases"]] == [name]
 
 
-def test_a_duration_in_place_of_a_resource_is_refused() -> None:
+def test_a_duration_in_place_of_a_resource_is_refused(tmp_path: Path) -> None:
     ada, _ = make_desks(task("F001"), task("2h"))
     for verb in ("claim", "park", "release"):
         ran = ada.run(verb, "F001", "1h")
         assert ran.code == 2
         check_words(ran.err.splitlines()[:-1])
     check_words(ada.run("run", "F001", "1h", "--", "true").err.splitlines()[1])
+    (tmp_path / "1h").touch()
+    ada.toplevel = str(tmp_path)
+    check_words(ada.run("release", "F001", "1h").err)
     ada.ok("claim", "F001", "2h")  # which is a task here
     assert len(ada.ok("claim", "F001", "1h", "--any", "--json").json["leases"]) == 2

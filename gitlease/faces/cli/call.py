@@ -467,7 +467,9 @@ def _print_refusal(
     if error.code == "usage" and not steps:
         steps = [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     error = error.with_(hints=tuple(map(call.worded, error.hints)))
-    warnings = tuple(dict.fromkeys((*call.warnings, *error.warnings, *_skew_warnings(error.views))))
+    known = dict.fromkeys((*call.warnings, *error.warnings, *_skew_warnings(error.views)))
+    # A word that the refusal calls no name is not called one in a warning, too.
+    warnings = tuple(x for x in known if not x.endswith(error.hints))
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
         document = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
