@@ -150,7 +150,10 @@ def test_other_names_are_the_same_verbs(jo: Path) -> None:
     assert ask(jo, "take", "X")["status"] == "claimed"
     assert ask(jo, "finish", "X")["command"] == "done"
     for name, verb in ALIASES.items():
-        assert typed(jo, name, "--help").stdout == typed(jo, verb, "--help").stdout
+        # Of the words of `set`, `start` has the second already.
+        page = typed(jo, verb, "--help").stdout.replace("set [OPTIONS] RESOURCE STATUS", "…")
+        short = typed(jo, name, "--help").stdout.replace("start [OPTIONS] RESOURCE", "…")
+        assert short == page
 
 
 @pytest.mark.parametrize(

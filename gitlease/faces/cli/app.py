@@ -346,6 +346,7 @@ def _parameter(declared: Parameter) -> click.Parameter:
 
 def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     """Carry out a verb, and print its answer."""
+    call.command = ALIASES.get(call.command or "", call.command)
     result = result_of(declared, call, given)
     if declared.name == "watch":
         cli.print_events(call, result, command=given["command"])
@@ -476,7 +477,7 @@ ALIASES = {  # the words of other systems
     "unlock": "release",
     "unclaim": "release",
     "finish": "done",
-    "start": "set",  # RESOURCE in_progress
+    "start": "set",  # and its STATUS is in_progress
     "version": "--version",
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
@@ -497,6 +498,11 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
+        if cmd_name == "start":
+            begun = command(name)
+            begun.name, begun.params = cmd_name, [x for x in begun.params if x.name != "status"]
+            begun.callback = click.pass_obj(partial(run_verb, begun.page, status="in_progress"))
+            return begun
         if name not in MODULES:
             return self if name == "--version" else None
         if not MODULES[name]:
@@ -517,12 +523,9 @@ class Verbs(click.Group):
             prog = ctx.info_name or "gitlease"
             hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
             raise UsageError(f"unknown command {name[:60]!r}", hints=hints)
-        # Not while a shell completes the words: they would move by one.
-        if args[0] == "start" and not ctx.resilient_parsing:
-            args = [*args, "in_progress"]
         if args[0] == "version" and not ctx.resilient_parsing:
             show_version(ctx, ctx.command.params[0], True)
-        return super().resolve_command(ctx, [name, *args[1:]])
+        return super().resolve_command(ctx, args if args[0] == "start" else [name, *args[1:]])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
