@@ -525,8 +525,8 @@ class CheckService:
             known = store.known(layer) if cached or fetched else None
             if known is None and cached:
                 raise NotFound(
-                    f"this clone has never fetched the ledger {layer}",
-                    hints=("run it once without --cached",),
+                    f"this clone has no copy of the ledger {layer}",
+                    hints=("to ask the remote, leave out --cached",),
                 )
             # Nothing is kept of a ledger that does not exist, though it was fetched.
             heads.append(known or store.fetch(layer))

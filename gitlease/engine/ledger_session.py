@@ -489,8 +489,8 @@ class LedgerSession:
         known = self.store.known(self.layer)
         if known is None:
             raise NotFound(
-                "this clone has no copy of the ledger yet",
-                hints=(hint("run it once without {}", cached=True),),
+                "this clone has no copy of the ledger",
+                hints=(hint("to ask the remote, leave out {}", cached=True),),
             )
         return known, ()
 

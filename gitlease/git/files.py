@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, hint
 
 PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
@@ -215,9 +215,11 @@ class CannotKeep(Invalid):
 def cannot_keep(path: str, error: OSError) -> CannotKeep:
     """The refusal where private state cannot be written: before a change is sent, or after."""
     file = os.fsdecode(error.filename) if error.filename else path
+    in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR)
+    mends = hint("", "doctor", fix=True)
     return CannotKeep(
         f"gitlease cannot write its state to {file}: {error.strerror}",
-        hints=("it needs to write below the clone's git directory",),
+        hints=(mends if in_the_way else "it needs to write below the clone's git directory",),
     )
 
 

@@ -67,8 +67,15 @@ OLDEST_GIT = (2, 31)
 LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
-FOLDERS = ("state", "tasks", ALIVE, ENDED, POOLS)  # of a clone's private folder
-CHANGE = re.compile(r"state/[^/]+/[^/]+/(pending|edges)/[^/]+\.json")
+# Of a clone's private folder: anything else in it is somebody's own, and stays.
+LAYER = "state/[^/]+/[^/]+/"
+FOLDER = re.compile(
+    rf"tasks|serve|{ALIVE}|{ENDED}|{POOLS}|state(/[^/.]+){{0,2}}|{LAYER}(pending|edges)"
+)
+CHANGE = re.compile(rf"{LAYER}(pending|edges)/[^/]+\.json")
+STORE = re.compile(r"(store(-[^/]+)?|local)\.git")
+LEFT = re.compile(rf"(.*(\.\d+\.|/\.)[0-9a-f]+|(.*/)?lock)\.tmp|{STORE.pattern}/.*\.lock")
+SET_ASIDE = re.compile(rf"{STORE.pattern}(\.\d+)+\.damaged")
 CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
@@ -503,7 +510,7 @@ def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
     if not os.path.isdir(place):
-        yield BAD, f"{place} is not a folder: claims fail", f"mv {quote(place)} {quote(place)}.old"
+        yield BAD, f"{place} is not a folder: claims fail", *moved_away(place)
         return
     every, shut = [folder], [place] if is_closed(place) else []
     for above, folders, files in os.walk(folder):
@@ -528,16 +535,21 @@ def private(of: Examined) -> Rows:
         mends: tuple[Any, ...] = MENDS, partial(delete, folder, file)
         if file == "local.git":  # of which there is no other copy
             mends = (HELP,)
-        elif CHANGE.fullmatch(file) or (file.endswith(".json") and os.path.isdir(path)):
-            # Nothing can read it, but a person may want to.
-            free = next(x for n in count() if not os.path.lexists(x := f"{path}.old{n or ''}"))
-            mends = f"mv {quote(path)} {quote(free)}", partial(os.rename, path, free)
+        # Nothing can read it, but a person may want to.
+        elif CHANGE.fullmatch(file) or os.path.isdir(path) == file.endswith(".json"):
+            mends = moved_away(path)
         yield BAD, f"{path} is damaged", *mends
     if leftovers := [x for x in names if is_leftover(folder, x)]:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
         yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
     if not damaged and not shut:
         yield GOOD, f"{folder} is sound" if place == folder else f"nothing is kept in {folder} yet"
+
+
+def moved_away(path: str) -> tuple[str, Callable[[], None]]:
+    """The command that renames a file or folder, and what carries it out."""
+    free = next(x for n in count() if not os.path.lexists(x := f"{path}.old{n or ''}"))
+    return f"mv {quote(path)} {quote(free)}", partial(os.rename, path, free)
 
 
 def is_closed(path: str) -> bool:
@@ -550,12 +562,10 @@ def is_closed(path: str) -> bool:
 
 def is_sound(folder: str, name: str) -> bool:
     """Return whether a folder is one, and what a known file or a store of git has can be read."""
-    path, file = os.path.join(folder, name), os.path.basename(name)
-    if file == KNOWN_FILE:
+    path = os.path.join(folder, name)
+    if re.fullmatch(LAYER + KNOWN_FILE, name):
         return StateFolder(os.path.dirname(path)).load() is not None
-    # The locks are files, which any folder of a layer's state may have: state/default/global/lock.
-    is_lock = file == "lock" and name.count("/") > 2
-    if name in FOLDERS or (name.startswith("state/") and "." not in file and not is_lock):
+    if FOLDER.fullmatch(name):
         return os.path.isdir(path) or not os.path.lexists(path)
     if change := CHANGE.fullmatch(name):
         with contextlib.suppress(Exception):  # whatever others have written there
@@ -563,10 +573,10 @@ def is_sound(folder: str, name: str) -> bool:
                 CHANGES[change[1]](entry.name, entry.value)
                 return True
         return not os.path.lexists(path)
-    if file == NOTES:
+    if re.fullmatch(f"({LAYER})?{NOTES}", name):
         empty = not os.path.isdir(path) and not read_small(path, LARGEST_NOTES)
         return empty or load_json(path, LARGEST_NOTES) is not None
-    if file != name or not name.endswith(".git"):
+    if not STORE.fullmatch(name):
         return True
     fsck = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")
     # Once more, in case that others write it just now.
@@ -578,8 +588,7 @@ def is_leftover(folder: str, name: str) -> bool:
     """Return whether nobody writes a temporary file, or holds a lock of git, any more."""
     with contextlib.suppress(OSError):
         old = time.time() - os.lstat(os.path.join(folder, name)).st_mtime > LEFT_OVER
-        leftover = re.search(r"\.tmp$|^[^/]*\.git/.*\.lock$", name) is not None
-        return name.endswith(DAMAGED) or (old and leftover)
+        return bool(SET_ASIDE.fullmatch(name) or (old and LEFT.fullmatch(name)))
     return False
 
 

@@ -458,11 +458,35 @@ def is_open(folder: Path) -> bool:
 
 
 def test_what_is_no_folder_is_moved_away(jo: Path, tmp_path: Path) -> None:
-    (jo / ".git/gitlease").write_text("")
-    (row,) = look(jo, tmp_path, fix=True)["private"]
-    assert row.state == "bad"
-    type_fix(jo, row.fix)
-    assert states(look(jo, tmp_path), "private") == ["good"]
+    (jo / "tasks").mkdir()
+    (jo / "tasks/F001.md").write_text("---\nid: F001\nstatus: todo\n---\n")
+    for file in ("", "/state", "/state/default/global/pending", "/state/default/global/edges"):
+        path = jo / f".git/gitlease{file}"
+        if path.exists():
+            path.rename(f"{path}.before")
+        path.write_text("mine")
+        refused = run_gitlease(["claim", "F001"], jo)
+        hint = "hint: gitlease doctor --fix"
+        assert (refused.returncode, refused.stderr.splitlines()[1]) == (7, hint), file
+        run_gitlease(["doctor", "--fix"], jo)
+        assert Path(f"{path}.old").read_text() == "mine"
+        ask(jo, "claim", "F001")
+        ask(jo, "release", "F001")
+        assert states(look(jo, tmp_path), "private") == ["good"]
+
+
+def test_what_is_somebodys_own_stays(used: Path, tmp_path: Path) -> None:
+    private = used / ".git/gitlease"
+    layer = private / "state/default/global"
+    copies = [private / "backup.git/config", private / "old/known.json", private / "old/notes.json"]
+    copies += [layer / "known.json.bak", layer / "pending/x.bak", layer / "edges/notes"]
+    copies += [layer / "known.json.damaged", private / "x.tmp", private / "backup.git/x.lock"]
+    for file in copies:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("[core")
+        os.utime(file, (1, 1))
+    assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+    assert [x.read_text() for x in copies] == ["[core"] * len(copies)
 
 
 def test_what_cannot_be_mended_is_told(

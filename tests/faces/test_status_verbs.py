@@ -37,8 +37,8 @@ def test_start_needs_a_task(ada: Desk) -> None:
         assert (ran.code, ran.out) == (7, ""), argv
         check_words(ran.err)
     assert ada.run("set", "F005", "done").code == 7, "done of what is no task is `done`"
-    for words in ((), ("F001", "1h"), ("F001", "--session")):  # refused as it was typed
-        check_words(ada.run("start", *words).err)
+    for typed in ((), ("F001", "1h"), ("F001", "--session")):  # refused as it was typed
+        check_words(ada.run("start", *typed).err)
 
 
 @pytest.mark.parametrize(
