@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,6 +100,22 @@ def test_an_interruption_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
         error = ran.json["error"]
         assert (ran.code, error["exit"], error["code"], error["next"]) == (130, 130, code, [])
         check_words(ran.err)
+
+
+def test_a_signal_while_the_module_of_a_verb_is_loaded_names_the_verb(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(_name: str) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    ada, _ = make_desks()
+    for patched, argv, command in (
+        ("find_verb", "lock", "claim"),
+        ("import_module", "init", "init"),
+    ):
+        monkeypatch.setattr(f"gitlease.faces.cli.app.{patched}", stop)
+        ran = ada.run(argv, "F001", "--json")
+        assert (ran.code, ran.json["command"]) == (143, command)
 
 
 def test_an_interruption_before_the_command_begins_is_none_either() -> None:

@@ -525,7 +525,8 @@ class Verbs(click.Group):
             raise UsageError(f"unknown command {name[:60]!r}", hints=hints)
         if args[0] == "version" and not ctx.resilient_parsing:
             show_version(ctx, ctx.command.params[0], True)
-        return super().resolve_command(ctx, args if args[0] == "start" else [name, *args[1:]])
+        ctx.obj.command = name = args[0] if args[0] == "start" else name  # known while it is loaded
+        return super().resolve_command(ctx, [name, *args[1:]])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -571,7 +572,6 @@ def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> Non
 
 
 def _top(ctx: click.Context) -> None:
-    ctx.obj.command = ctx.invoked_subcommand
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
 
