@@ -604,6 +604,11 @@ def test_a_killed_fetch_blocks_nothing(path_remote: Remote, clones: Clones) -> N
         assert door(one, clock=clock).renew("F001").renewals == n + 1
 
 
+def objects() -> Counter[str]:
+    gc.collect()
+    return Counter(type(x).__name__ for x in gc.get_objects())
+
+
 def test_a_process_reads_what_is_in_a_state_and_its_past_once(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,11 +644,11 @@ def test_a_process_reads_what_is_in_a_state_and_its_past_once(
     monkeypatch.setattr(git_ledger, "EVENTS_KEPT", 30)
     for lease in Leases(two).list():
         Leases(two).release(lease.resource)
+    before = objects()
     for _ in range(25):
         Leases(two).claim("F020")
         assert ask() == 1
         Leases(two).release("F020")
-    gc.collect()
-    kept = Counter(type(x).__name__ for x in gc.get_objects())
-    assert kept["Lease"] < 60
-    assert kept["Event"] < 60
+    grown = objects() - before
+    assert grown["Lease"] < 25
+    assert grown["Event"] < 25
