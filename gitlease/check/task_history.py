@@ -16,14 +16,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources import fold
 from gitlease.git.files import Unreadable
-from gitlease.git.history import (
-    NO_RENAMES,
-    SECONDS,
-    Changed,
-    Commit,
-    read_log,
-    usual_addresses,
-)
+from gitlease.git.history import NO_RENAMES, SECONDS, Changed, Commit, read_log, usual_addresses
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import heads_asked
 from gitlease.git.repository import HEADS, PATHS, Repository, answered, ask, is_on

@@ -56,12 +56,7 @@ from gitlease.engine.answers import (
 from gitlease.engine.edges import Planned, changes_of, not_in_work_tree, without_numbers
 from gitlease.engine.ledger_session import COMPLETED, ENDED, PART, RETIRING, LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, Written
-from gitlease.engine.stepping import (
-    change,
-    change_with_edges,
-    in_every,
-    settle_landed,
-)
+from gitlease.engine.stepping import change, change_with_edges, in_every, settle_landed
 from gitlease.engine.transaction import fresh_id, noting_id
 
 
@@ -430,10 +425,7 @@ def complete(
                 f"{resource} is not a task, and only tasks are done: release it",
                 resource=resource.text,
                 scope=scope,
-                hints=(
-                    *(near.hints if near else ()),
-                    USE_ANY,
-                ),
+                hints=(*(near.hints if near else ()), USE_ANY),
             )
         op = Complete(
             id=fresh_id(),

@@ -116,19 +116,15 @@ def _confirmed_part(
     if intent.goal == RETIRING:
         # The record that was retired is gone: only its operation tells that it was.
         made = ledger is not None and any(map(ledger.header.entry, intent.operations))
-        return change if made and not _claimed_again(people, change, leases) else None
+        active = [x.holder for x in leases if x.state is State.ACTIVE]
+        again = any(people.is_mine(x, holder) for x in change.edit.remove for holder in active)
+        return change if made and not again else None
     if intent.goal == ENDED and not held:
         return replace(change, edit=given_back(change.edit, leases, intent.holder))
     if intent.goal in (COMPLETED, PART) and done and not held:
         part = intent.goal == PART
         return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
     return None
-
-
-def _claimed_again(people: People, change: TaskChange, leases: Iterable[Lease]) -> bool:
-    active = [x.holder for x in leases if x.state is State.ACTIVE]
-    names = change.edit.remove
-    return any(people.is_mine(name, holder) for name in names for holder in active)
 
 
 def finished(

@@ -34,15 +34,7 @@ from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment, State, same_perso
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
 from gitlease.core.loss import Hold, Loss, still_held
 from gitlease.core.moves.holding import UNBOUND
-from gitlease.core.moves.operations import (
-    Barrier,
-    Claim,
-    Create,
-    Grant,
-    Operation,
-    Outcome,
-    Renew,
-)
+from gitlease.core.moves.operations import Barrier, Claim, Create, Grant, Operation, Outcome, Renew
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.engine.ports import (
     Asking,
@@ -200,7 +192,8 @@ class Transaction:
                 results = step.applied.results[len(batch) + len(others) : -1]
                 granted = [_granted(step.applied.ledger, claim) for claim in claims]
                 # All or none, and as its own step would have it.
-                if None not in granted and granted == [*map(_plain, results)]:
+                plain = [isinstance(x, Outcome) and replace(x, events=()) for x in results]
+                if None not in granted and granted == plain:
                     others += claims
         return others
 
@@ -593,10 +586,6 @@ def _granted(ledger: Ledger, claim: Claim) -> Outcome | None:
     # It stands, whoever of its holder renewed it since, and whatever the ring has forgotten.
     status = entry.outcome if entry is not None else "claimed"
     return Outcome(operation=claim.id, status=status, leases=(lease,))
-
-
-def _plain(result: Outcome | GitleaseError) -> Outcome | None:
-    return replace(result, events=()) if isinstance(result, Outcome) else None
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:

@@ -27,13 +27,7 @@ from gitlease.core.ledger import MARKS, MAX_STEP, RingEntry
 from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcome
 from gitlease.core.moves.transitions import Applied, Decided, decide
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.engine.transaction import (
-    Step,
-    Transaction,
-    check_in_time,
-    fresh_id,
-    with_views,
-)
+from gitlease.engine.transaction import Step, Transaction, check_in_time, fresh_id, with_views
 from gitlease.git.run import AT_WAIT
 
 # --- idempotency keys -------------------------------------------------------------------------

@@ -21,13 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.run import (
-    detach,
-    group_is_left,
-    name_this_process,
-    signal_group,
-    started_at,
-)
+from gitlease.git.run import detach, group_is_left, name_this_process, signal_group, started_at
 
 PATIENCE = 20.0  # seconds for it to start
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clock is read again

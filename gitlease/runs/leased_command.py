@@ -12,14 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from gitlease import engine
-from gitlease.core.errors import (
-    GitleaseError,
-    Invalid,
-    LeaseHeld,
-    LeaseLost,
-    Unavailable,
-    clean,
-)
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
@@ -500,12 +493,7 @@ Print = Callable[[str], None]
 
 
 def dispatch(
-    place: RunPlace,
-    answer: Answer,
-    request: RunRequest,
-    *,
-    say: Print,
-    on_stop: OnStop,
+    place: RunPlace, answer: Answer, request: RunRequest, *, say: Print, on_stop: OnStop
 ) -> LeasedCommand:
     """Run a command in the background under what was claimed; returns once it runs.
 

@@ -46,13 +46,7 @@ from gitlease.git.repository import (
 from gitlease.git.run import local_variables_cleared
 from gitlease.runs.child import handling
 from gitlease.runs.heartbeat import in_a_run
-from gitlease.runs.leased_command import (
-    LeasedCommand,
-    OnStop,
-    Print,
-    RunRequest,
-    dispatch,
-)
+from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
 from gitlease.runs.records import (
     DONE,
     FAILED,

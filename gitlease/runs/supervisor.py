@@ -24,18 +24,8 @@ from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
 from gitlease.git.run import members_of, on_parent_death, started_at
-from gitlease.runs.child import (
-    CannotExecute,
-    NoCommand,
-    check_executable,
-    foreground_group,
-)
-from gitlease.runs.guardian import (
-    Guardian,
-    GuardianFailed,
-    ProcessGroup,
-    wait_readable,
-)
+from gitlease.runs.child import CannotExecute, NoCommand, check_executable, foreground_group
+from gitlease.runs.guardian import Guardian, GuardianFailed, ProcessGroup, wait_readable
 from gitlease.runs.heartbeat import Heartbeat
 
 GRACE = 10  # seconds from TERM to KILL, unless given

@@ -18,12 +18,7 @@ from gitlease.git.repository import Repository, ask, discover, is_on
 from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
 from gitlease.guard import presence
 from gitlease.guard.notes import has_traces, note_asked
-from gitlease.guard.presence import (
-    ToolServer,
-    live_servers,
-    live_sessions,
-    note_server,
-)
+from gitlease.guard.presence import ToolServer, live_servers, live_sessions, note_server
 from gitlease.settings.identity import (
     AGENTS,
     THREADED,
@@ -238,10 +233,7 @@ def note_tool_server(workspace: Workspace, leases: Mapping[str, str], *, told: b
 
 
 def _of_tool_servers(
-    repository: Repository,
-    family: frozenset[str],
-    now: float,
-    process: tuple[int, str] = (0, ""),
+    repository: Repository, family: frozenset[str], now: float, process: tuple[int, str] = (0, "")
 ) -> frozenset[str]:
     """The sessions of the tool servers in a host process whose only conversation this one is.
 

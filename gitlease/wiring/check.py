@@ -10,14 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from gitlease import verify, wiring
-from gitlease.check.commits import (
-    CheckService,
-    Chosen,
-    HistoryStore,
-    Ranges,
-    is_ci,
-    read_context,
-)
+from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges, is_ci, read_context
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.core.errors import GitleaseError, Invalid, NotFound, UsageError

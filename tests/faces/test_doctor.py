@@ -426,8 +426,8 @@ def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
     assert states(look(used, tmp_path), "private") == ["warning", "good"]
     assert states(look(used, tmp_path, fix=True), "private") == ["good"]
     assert not any(file.exists() for file in files)
-    for file in ("store.git.1.damaged", "state/default/global/known.json.1.2.damaged"):
-        (aside := private / file).mkdir()
+    for name in ("store.git.1.damaged", "state/default/global/known.json.1.2.damaged"):
+        (aside := private / name).mkdir()
         assert states(look(used, tmp_path, fix=True), "private") == ["good"]
         assert not aside.exists()
     assert (private / "store.git.lock").exists()  # ours, which nobody has to remove

@@ -470,13 +470,7 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
 
 
 RETIRED = "retired"
-_LIVE = {
-    Relation.MINE,
-    Relation.PARKED,
-    Relation.MY_RUN,
-    Relation.MY_OTHER_RUN,
-    Relation.THEIRS,
-}
+_LIVE = {Relation.MINE, Relation.PARKED, Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS}
 
 
 def may_retire(how: Relation, *, assigned: bool) -> bool:

@@ -335,15 +335,10 @@ class Call(DoorOfClone):
         remote = self.remote
         if remote is not None:
             # A space ends a URL in running text, but not in a quoted word.
-            remote = wiring.without_secrets(
-                remote.replace(" ", "%20") if "://" in remote else remote
-            )
-        chosen: dict[str, object] = {
-            "C": self.directory or None,
-            "layer": self.layer,
-            "remote": remote,
-        }
-        chosen |= {"local": self.local}
+            remote = remote.replace(" ", "%20") if "://" in remote else remote
+            remote = wiring.without_secrets(remote)
+        folder = self.directory or None
+        chosen = dict[str, object](C=folder, layer=self.layer, remote=remote, local=self.local)
         if self.session or self.no_session:
             # Not every verb takes one, and what is printed must work as it is typed.
             app = cli.application()
