@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 from pathlib import Path
@@ -108,6 +109,22 @@ def test_a_body_counts_whatever_the_head_offers_to_speak_instead(gate: Served) -
     offer = {"Connection": "Upgrade", "Upgrade": "h2c"}  # curl --http2
     planned = gate.ask("jo", "PUT", "/v1/leases/F001", json={"dry_run": True}, headers=offer)
     assert planned.json()["status"] == "would_claim"
+
+
+@pytest.mark.parametrize("offered", ["h2c", "websocket"])
+def test_an_offered_upgrade_leaves_no_line_in_the_log(
+    gate: Served, caplog: pytest.LogCaptureFixture, offered: str
+) -> None:
+    log = logging.getLogger("uvicorn")  # which passes nothing on to the root
+    log.addHandler(caplog.handler)
+    try:
+        head = f"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: {offered}"
+        with opened(gate, f"{head}\r\n\r\nnonsense\r\n\r\n".encode()) as connection:
+            while connection.recv(65_536):
+                pass  # until it has answered both
+    finally:
+        log.removeHandler(caplog.handler)
+    assert len(caplog.records) == 1, "that the second request is none"
 
 
 @pytest.mark.parametrize("text", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
