@@ -52,7 +52,6 @@ from gitlease.wiring.workspace import Workspace
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TEND_EVERY = 3.0  # seconds between two looks at the leases
 PATIENCE = 10.0  # seconds to wait at the end for calls under way
-SOON = 0.01  # seconds between two looks at whether they are answered
 LISTEN, UNREADABLE = "subscriptions/listen", "this is no valid message"
 
 Opener = Callable[..., Workspace]
@@ -319,7 +318,7 @@ async def _serve(backend: CloneBackend) -> None:
             async with stdio_server() as (read, write):
                 send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
                 done, answers = anyio.create_memory_object_stream[SessionMessage]()
-                asked = list[object]()
+                asked = dict[object, anyio.Event]()
                 group.start_soon(_pass_on, read, write.send, send, asked)
                 group.start_soon(_answer, answers, write, asked)
                 await server.run(receive, done, server.create_initialization_options())
@@ -337,8 +336,9 @@ async def _pass_on(
     read: AsyncIterable[SessionMessage | Exception],
     answer: Callable[[SessionMessage], Awaitable[None]],
     send: MemoryObjectSendStream[SessionMessage | Exception],
-    asked: list[object],
+    asked: dict[object, anyio.Event],
 ) -> None:
+    """Pass requests on to the SDK; ``asked`` has an event for each whose answer is to come."""
     async with send:
         async for item in read:
             # The SDK drops a line that is no message, and its client would wait for ever.
@@ -349,21 +349,26 @@ async def _pass_on(
                 continue
             message, params = item.message, getattr(item.message, "params", None) or {}
             if isinstance(message, types.JSONRPCRequest) and message.method != LISTEN:
-                asked += [message.id] if params.get("name") != "wait" else []
+                if params.get("name") != "wait":
+                    asked[message.id] = anyio.Event()
             # What is cancelled is not answered.
-            asked[:] = [x for x in asked if x != params.get("requestId")]
+            elif isinstance(cancelled := params.get("requestId"), str | int):
+                asked.pop(cancelled, None)
             await send.send(item)
         # At the end of its input the SDK, too, drops the answers of what is under way.
         with anyio.move_on_after(PATIENCE):
-            while asked:
-                await anyio.sleep(SOON)
+            for answered in list(asked.values()):
+                await answered.wait()
 
 
-async def _answer(made: AsyncIterable[SessionMessage], write: Any, asked: list[object]) -> None:
+async def _answer(
+    made: AsyncIterable[SessionMessage], write: Any, asked: dict[object, anyio.Event]
+) -> None:
     async with write:
         async for item in made:
             await write.send(item)
-            asked[:] = [x for x in asked if x != getattr(item.message, "id", None)]
+            if answered := asked.pop(getattr(item.message, "id", None), None):
+                answered.set()
 
 
 def _id_of(unreadable: Exception) -> str | int | None:

@@ -99,6 +99,7 @@ def test_what_is_no_message_is_answered(desk: Desk) -> None:
 def test_a_call_is_answered_before_the_end_of_input_ends_it(desk: Desk) -> None:
     wire = Wire(desk)
     number = wire.begin("tools/call", {"name": "claim", "arguments": {"resources": "deploy"}})
+    wire._say({"method": "notifications/cancelled", "params": {"requestId": []}})  # which is no id
     assert wire.end() == 0
     (answer,) = map(json.loads, wire.out.splitlines())
     assert (answer["id"], answer["result"]["structuredContent"]["status"]) == (number, "claimed")
