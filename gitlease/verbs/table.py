@@ -707,7 +707,12 @@ def refuse_durations(door: Any, words: Sequence[Any], known: Mapping[str, Parame
             continue
         times = [x for x in known.values() if "Duration" in x.kind.python]
         times = [x for x in times if x.name == "ttl" or x.waits] or times
-        ways = [Hint("", {x.name: str(word)}, why[x.waits]) for x in times]
+        ways = []
+        for x in times:
+            # No door suggests what it would refuse.
+            with contextlib.suppress(UsageError):
+                x.kind.read(door, str(word), x.name)
+                ways.append(Hint("", {x.name: str(word)}, why[x.waits]))
         file = door.file_called(word)
         also = [f"for the {file.kind}, write {file.word}"] if file else []
         also += [USE_ANY] if "any" in known else []

@@ -29,7 +29,7 @@ SAMPLES: Mapping[str, tuple[str, Any, Any]] = {
     "Iterable[ResourceLike]": ("F007", ["F007"], [parse_resource("F007")]),
     "Iterable[str]": ("seven", ["seven"], ["seven"]),
     "Iterable[StrPath]": ("docs/a.md", ["docs/a.md"], [parse_resource("path:docs/a.md")]),
-    "Duration": ("7m", "7m", 420),
+    "Duration": ("1m", "1m", 60),
     "Duration | datetime": ("1970-01-01T00:00:07Z", "1970-01-01T00:00:07Z", 7_000),
     "int": ("7", 7, 7),
     "str": ("seven", "seven", "seven"),
@@ -242,7 +242,6 @@ def test_a_parameter_arrives_over_http(
         return 200, {}, {}
 
     monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
-    monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
     also = {"any": "done"} if route.name == "release" else {}
     data, expected = sampled(route.fields, name, also.get(name, name))
     if route.in_query:
@@ -290,7 +289,6 @@ def test_a_parameter_arrives_from_a_connection(
         route.respond(ApiRequest(gateway, caller, resource, data, {}, None, lambda: None))  # type: ignore[arg-type]
 
     monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
-    monkeypatch.setattr("gitlease.faces.http.routes.MOST", {})  # this door's own bounds
     monkeypatch.setattr(gitlease.Connection, "_ask", asked)
     given, expected = sampled(method.parameters, name, "resource", "resources")
     expected |= method.given

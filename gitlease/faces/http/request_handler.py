@@ -414,9 +414,13 @@ def own_hints(hints: Iterable[str], known: Collection[str], *, in_query: bool = 
         if isinstance(text, Hint):
             if text.verb or not text.arguments.keys() <= {*known}:
                 continue
-            words = json.dumps(text.arguments)[1:-1]
-            if in_query:
-                words = "?" + urlencode({x: json.dumps(y) for x, y in text.arguments.items()})
+            words = query_of(text.arguments) if in_query else json.dumps(text.arguments)[1:-1]
             text = around(text.why, words)
         worded.append(without_paths(text))
     return worded
+
+
+def query_of(fields: Mapping[str, Any]) -> str:
+    """The query that has these fields."""
+    texts = {x: y if isinstance(y, str) else json.dumps(y) for x, y in fields.items()}
+    return "?" + urlencode(texts, errors="replace")

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,6 +37,7 @@ from gitlease.faces.http.request_handler import (
     failed,
     operation_id,
     other_request,
+    query_of,
     session_in,
 )
 from gitlease.gateway.follower import Follower
@@ -394,11 +394,10 @@ class ApiRoute:
         caller = handler.access.admit(request.headers, *((READ, WRITE) if self.writes else (READ,)))
         data = dict(request.query_params) if self.in_query else await body_of(request)
         if request.method == "DELETE" and (body := await body_of(request)):
-            known = [x for x in body if x in self.fields] if isinstance(body, dict) else []
-            texts = {x: body[x] if isinstance(body[x], str) else json.dumps(body[x]) for x in known}
+            known = {x: body[x] for x in body if x in self.fields} if isinstance(body, dict) else {}
             raise UsageError(
                 "a DELETE takes its fields in the query, not in a body",
-                hints=(f"?{urlencode(texts, errors='replace')}",) if known else (),
+                hints=(query_of(known),) if known else (),
             )
         # A field in the wrong place would be ignored, and the lease taken on other terms.
         if not self.in_query and (odd := next(iter(request.query_params.items()), None)):
@@ -448,11 +447,6 @@ class ApiRoute:
         )
         values = read_values(self.fields, door, given, what=what)
         values.pop("session", None)
-        for name, most in MOST.items():
-            if values.get(name, 0) > most:
-                shown = format_duration(most) if self.fields[name].kind is DURATION else most
-                hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
-                raise UsageError(f"{name} is at most {shown} here", hints=hints)
         return self.answer(request, door, values)
 
 
@@ -465,10 +459,19 @@ _SESSION = {"session": _field(TEXT, "The session of the token's holder; also as 
 
 
 def _capped(name: str, declared: Parameter) -> Parameter:
-    if name != "limit":
+    if (most := MOST.get(name)) is None:
         return declared
-    schema = {**declared.kind.schema, "maximum": MOST[name]}
-    return replace(declared, kind=replace(declared.kind, schema=schema))
+    kind = declared.kind
+
+    def read(door: Any, data: Any, name: str) -> Any:
+        if (value := kind.read(door, data, name)) > most:
+            shown = format_duration(most) if kind is DURATION else most
+            hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
+            raise UsageError(f"{name} is at most {shown} here", hints=hints)
+        return value
+
+    schema = {**kind.schema, "maximum": most}
+    return replace(declared, kind=replace(kind, read=read, schema=schema))
 
 
 def _parameters(verb: str, path: str) -> dict[str, Parameter]:

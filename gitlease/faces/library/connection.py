@@ -68,7 +68,8 @@ class GatewayEvent:
     id: str | None = None
 
 
-FIELD = r'"(\w+)": true|\?(\w+)=true'  # in a gateway's hints: of a body, and of a query
+# A field in a gateway's hints: of a body, or of a query.
+FIELD = re.compile(r'"(\w+)": (true|"[^"\\\x00-\x1f]*")|\?(\w+)=true')
 
 
 def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
@@ -92,7 +93,10 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     subject: dict[str, Any] = {
         "resource": data.get("resource"),
         "scope": data.get("scope"),
-        "hints": tuple(re.sub(FIELD, r"\1\2=True", str(x)) for x in data.get("hints", ())),
+        "hints": tuple(
+            FIELD.sub(lambda x: f"{x[1] or x[3]}={json.loads(x[2] or 'true')!r}", str(hint))
+            for hint in data.get("hints", ())
+        ),
         "holder": data.get("holder"),
     }
     loss = next((x for x in Loss if x == data.get("loss")), None)

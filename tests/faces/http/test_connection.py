@@ -152,6 +152,8 @@ def test_what_is_wrong_is_named(gate: Served) -> None:
     assert "secret" not in repr(gitlease.connect("http://127.0.0.1:1", token="secret"))
     with pytest.raises(gitlease.UsageError):
         connected(gate, "jo").claim("F001", ttl="soon")
+    with raises(gitlease.UsageError):
+        connected(gate, "jo").claim_all(["F001", "30s"])
 
 
 @pytest.mark.parametrize(

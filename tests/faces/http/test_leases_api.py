@@ -98,8 +98,9 @@ def test_what_another_holds_is_refused_with_who_and_until_when(
 
 def test_a_duration_in_place_of_a_resource_is_refused(jo: httpx.Client) -> None:
     asked: dict[str, Any] = {"resources": ["F001", "1h"]}
-    body = refused(jo.post("/v1/leases:claim", json=asked), 400, "usage")
-    check_words(body["hints"])
+    for word in ("1h", "30s", "1.5.1h"):
+        meant = {"resources": ["F001", word]}
+        check_words(refused(jo.post("/v1/leases:claim", json=meant), 400, "usage")["hints"])
     assert len(jo.post("/v1/leases:claim", json=asked | {"any": True}).json()["leases"]) == 2
     # What the ledger has is no slip.
     assert jo.post("/v1/leases:release", json=asked).status_code == 200
