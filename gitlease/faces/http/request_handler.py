@@ -27,7 +27,7 @@ from collections.abc import (
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote_to_bytes, urlencode
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
@@ -210,8 +210,25 @@ IGNORED = frozenset({"by", "holder", "agent_id"})  # of a body: the token determ
 
 def session_in(headers: Mapping[str, str], session: str | None = None) -> str | None:
     """The session of a request: the given one, else the header's. Raises UsageError."""
-    session = session or unquote(headers.get(SESSION_HEADER, ""))
+    session = session or _unquoted(headers.get(SESSION_HEADER, ""), "a session")
     return check_text(session, what="a session", limit=MAX_SESSION) if session else None
+
+
+def check_url(request: Request) -> None:
+    """Raise UsageError for a path or query that is not UTF-8, or that gives a field twice."""
+    # What is read of them has replacement characters, and the last of several values.
+    _unquoted(request.scope["raw_path"], "the path")
+    _unquoted(request.scope["query_string"], "the query")
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    if twice := next((name for name, number in given.items() if number > 1), None):
+        raise UsageError(f"the query gives {twice[:60]!r} more than once")
+
+
+def _unquoted(text: str | bytes, what: str) -> str:
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{what} must be percent-encoded UTF-8") from None
 
 
 Failure = Refused | GitleaseError
@@ -257,6 +274,7 @@ class RequestHandler:
 
         async def respond(request: Request) -> Response:
             try:
+                check_url(request)
                 response = await answer(request)
             except (Refused, GitleaseError) as error:
                 response = failed(error)

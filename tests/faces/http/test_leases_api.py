@@ -291,6 +291,11 @@ def test_a_bad_address_has_the_right_answer(jo: httpx.Client) -> None:
         ("GET", "/v1/leases/%00", 400),
         ("PUT", "/v1/leases/", 400),
         ("GET", "/v1/leases/path:..%2Fetc", 400),
+        ("PUT", "/v1/leases/path:%FF", 400),
+        ("GET", "/v1/leases?path=%FF", 400),
+        ("GET", "/v1/leases/%EF%BF%BD", 400),  # is no name
+        ("GET", "/v1/leases/path:%EF%BF%BD", 200),
+        ("DELETE", "/v1/leases/a?scope=1&scope=2", 400),
         ("GET", "/v1/leases?limit=0", 400),
         ("GET", "/v1/leases?unheard=1", 400),
         ("DELETE", "/v1/leases/a?done=maybe", 400),
@@ -302,8 +307,10 @@ def test_a_bad_address_has_the_right_answer(jo: httpx.Client) -> None:
     ):
         answer = jo.request(method, path)
         assert answer.status_code == status, answer.text
-        assert answer.headers["content-type"] == PROBLEM
-        assert answer.json()["detail"]
+        if status >= 400:
+            assert answer.headers["content-type"] == PROBLEM
+            assert answer.json()["detail"]
+    refused(jo.get("/v1/leases", headers={"Gitlease-Session": "%FF"}), 400, "usage")
 
 
 def test_a_remote_that_is_away_is_said_without_its_place(
