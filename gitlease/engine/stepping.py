@@ -6,15 +6,15 @@ branch are completed on the way to other verbs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from gitlease.core.edge import EdgeEdit, People, printable
 from gitlease.core.errors import USE_ANY, GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, LeaseView, Relation, State, relation, same_person
-from gitlease.core.ledger import Ledger, Note
+from gitlease.core.lease import Actor, Lease, LeaseView, Relation, State, relation, same_person
+from gitlease.core.ledger import Changes, Ledger, Note
 from gitlease.core.moves.claiming import only_edge, rivals_of
 from gitlease.core.moves.operations import (
     BARRIER,
@@ -159,9 +159,11 @@ def change_with_edges(
     answer = _answer(session, step, operations, said + unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)
+    if word == "none":
+        word = _edge_of_record(step.applied.ledger, outcomes.values(), places, session.actor)
     answer = replace(
         answer,
-        edge=_edge_of_record(outcomes.values(), places) if word == "none" else word,
+        edge=word,
         edge_in=places,
         written=written,
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
@@ -183,7 +185,9 @@ def _with_landed(session: LedgerSession, answer: Answer) -> Answer:
     return done if kept else replace(done, status=landed.status)
 
 
-def _edge_of_record(outcomes: Iterable[Outcome], places: Sequence[str]) -> str:
+def _edge_of_record(
+    ledger: Ledger, outcomes: Iterable[Outcome], places: Sequence[str], actor: Actor
+) -> str:
     """The outcome for an edge that no file of this work tree has."""
     own = [o for o in outcomes if any(x.edge for x in o.leases)]
     changed = [o for o in own if o.changed]
@@ -191,20 +195,24 @@ def _edge_of_record(outcomes: Iterable[Outcome], places: Sequence[str]) -> str:
         return "removed" if changed else "none"
     if not own:
         return "none"
-    return "added" if any(o.status in ("claimed", "taken_over") for o in changed) else "kept"
+    # A lease that has lapsed, is parked, or is of another scope had the edge before the step.
+    before = replace(ledger, changes=Changes())
+    granted = [o.leases[0].resource for o in changed if o.status in ("claimed", "taken_over")]
+    return "kept" if all(_has_edge(before, x, actor) for x in granted) else "added"
+
+
+def _has_edge(ledger: Ledger, resource: Resource, actor: Actor) -> bool:
+    records = ledger.leases_of(resource)
+    return any(x.edge and x.state is State.ACTIVE and x.same_holder(actor) for x in records)
 
 
 def _edge_in(
     session: LedgerSession, step: Step, planned: Sequence[Planned], word: str
 ) -> tuple[str, ...]:
-    ledger, actor = step.applied.ledger, session.actor
+    ledger = step.applied.ledger
     leases = (x for o in step.applied.outcomes for x in o.leases)
     wanted = {p.resource for p in planned} | {x.resource for x in leases}
-    records = (
-        x.edge and x.state is State.ACTIVE and x.same_holder(actor)
-        for resource in wanted
-        for x in ledger.leases_of(resource)
-    )
+    records = (_has_edge(ledger, x, session.actor) for x in wanted)
     places = (("record", any(records)), ("file", word in ("added", "kept")))
     return tuple(place for place, stands in places if stands)
 
@@ -339,9 +347,13 @@ def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> t
 
 
 def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
-    """``added``, ``removed``, ``kept`` or ``none``; the first that applies to any plan."""
+    """The outcome for the caller's edges in the planned files."""
     changed = {w.change.file for w in written if w.changed}
-    words = {_edge_word(p, changed) for p in planned if p.task is not None}
+    return foremost({_edge_word(p, changed) for p in planned if p.task is not None})
+
+
+def foremost(words: Container[str]) -> str:
+    """``added``, ``removed``, ``kept`` or ``none``: the first that became of any edge."""
     return next((w for w in ("added", "removed", "kept") if w in words), "none")
 
 
@@ -369,10 +381,7 @@ NOTHING = Answer(status="completed", changed=False)
 
 
 def settle_landed(
-    session: LedgerSession,
-    resources: Iterable[Resource] | None = None,
-    *,
-    ended: str | None = None,
+    session: LedgerSession, resources: Iterable[Resource] | None = None, *, ended: str | None = None
 ) -> Answer:
     """Complete the caller's leases of landed tasks before another verb; no task file changes.
 

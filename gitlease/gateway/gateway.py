@@ -32,6 +32,7 @@ from gitlease.engine.edges import EdgeRules, Edges, find_task
 from gitlease.engine.ledger_session import Assigned, LedgerSession, assigned_to
 from gitlease.engine.ports import (
     Clock,
+    LedgerStep,
     LedgerStore,
     Pending,
     Prepared,
@@ -44,6 +45,7 @@ from gitlease.gateway.joiner import MOST, Joiner, keyed
 
 # --- a shared store with its newest head, and joined steps ------------------------------------
 
+RecordsOf = Callable[[Resource], Sequence[Lease]]
 YOUNG = 1_000  # milliseconds for which an answer of the remote counts as current
 ANSWER = 90.0  # seconds to wait for a step: more than it may take
 
@@ -239,7 +241,7 @@ class JoinedSteps:
         return Step(applied, step.head, step.moment)
 
 
-def revision_of(head: Snapshot) -> int:
+def revision_of(head: Snapshot | LedgerStep) -> int:
     """The revision of a head, 0 without a ledger."""
     return head.ledger.header.revision if head.ledger else 0
 
@@ -333,18 +335,37 @@ class Gateway:
         held = self.held(session.actor.holder, resource, scope)
         return [x for x in held if x.answers_to(session.actor)]
 
-    def assigned_in(self, session: LedgerSession, resource: Resource) -> tuple[str, ...]:
-        """The places that assign a task to the caller now: ``record``, ``file``, both or none."""
-        assigned = self.assignees(session, resource)
+    def assigned_in(
+        self, session: LedgerSession, resource: Resource, earlier: RecordsOf | None = None
+    ) -> tuple[str, ...]:
+        """The places that assign a task to the caller: ``record``, ``file``, both or none.
+
+        ``earlier`` has the records of another time than now.
+        """
+        assigned = self.assignees(session, resource, earlier)
         return next((x.places for x in assigned if same_person(x.name, session.actor.holder)), ())
 
-    def assignees(self, session: LedgerSession, resource: Resource) -> tuple[Assigned, ...]:
-        """Everyone to whom a task is assigned, by the known ledger and its task file."""
+    def assignees(
+        self, session: LedgerSession, resource: Resource, earlier: RecordsOf | None = None
+    ) -> tuple[Assigned, ...]:
+        """Everyone to whom a task is assigned, by the ledger and its task file."""
         if (head := session.store.known(session.layer)) is None or head.ledger is None:
             return ()
         task = find_task(session.edges.read(), resource, lenient=True)
-        records = session.known_records(task.resource if task else resource)
+        records = (earlier or session.known_records)(task.resource if task else resource)
+        if task and earlier:
+            # The work of some may have ended only since then.
+            task = replace(task, assigned=(*task.assigned, *task.outdated))
         return assigned_to(task, records, self.rules.people, head.policy, session.moment(head))
+
+    def before(self, head: Snapshot, operations: Iterable[str]) -> RecordsOf:
+        """The records before some operations; none if the ledger no longer knows these."""
+        entries = map(head.ledger.header.entry, operations) if head.ledger else ()
+        first = min((x.revision for x in entries if x), default=0)
+        back, nothing = revision_of(head) - first + 2, replace(head, version="")
+        past = self.store.steps(nothing, head, back) if first else ()
+        ledger = next((x.ledger for x in reversed(past) if revision_of(x) < first), None)
+        return ledger.leases_of if ledger else lambda _: ()
 
     def held(
         self, holder: str, resource: Resource | None = None, scope: str | None = None

@@ -41,7 +41,11 @@ EVENTS = 4_000  # of history, read at first
 KEPT = 20_000  # keys
 KEY = 20  # characters of an id that are its key; a random id has as many
 CLAIMED = frozenset({"claimed", "taken_over"})
-OUTCOMES = CLAIMED | {"renewed", "extended", "parked", "released", "completed", "noted", "revoked"}
+# Of several in one request, the first is what it came to: some releases claim before that.
+OUTCOMES = (
+    *("released", "completed", "revoked", "taken_over", "claimed"),
+    *("extended", "parked", "renewed", "noted"),
+)
 
 
 def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
@@ -71,8 +75,8 @@ class KnownKeys:
         """The outcome of a holder's request with this key, None if there was none."""
         if key not in self._seen:
             return None
-        past = reversed(events_under(key, holder, self._store, self._layer))
-        return next((event.kind for event in past if event.kind in OUTCOMES), None)
+        kinds = {event.kind for event in events_under(key, holder, self._store, self._layer)}
+        return next((kind for kind in OUTCOMES if kind in kinds), None)
 
     def learn(self, head: Snapshot) -> None:
         """Learn the keys up to a head; those of a replaced ledger are forgotten."""

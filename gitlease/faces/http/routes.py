@@ -18,16 +18,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gitlease import __version__
-from gitlease.core.errors import LeaseHeld, LeaseLost, NotHolder, UsageError
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import LeaseView, State
 from gitlease.core.resources import Resource, any_overlap, fold, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, EndedLease
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import FILE, RECORD, LedgerSession
 from gitlease.engine.queue import TaskQueue
-from gitlease.engine.stepping import read_leases
+from gitlease.engine.stepping import foremost, read_leases
 from gitlease.faces.http.events import LOOK
 from gitlease.faces.http.request_handler import (
     IGNORED,
@@ -41,7 +41,7 @@ from gitlease.faces.http.request_handler import (
     session_in,
 )
 from gitlease.gateway.follower import Follower
-from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.gateway import Gateway, RecordsOf
 from gitlease.gateway.joiner import CLAIMED, AppliedBefore, events_under
 from gitlease.gateway.tokens import READ, WRITE, Token
 from gitlease.guard.rules import Severity, Touched, Viewpoint
@@ -85,6 +85,9 @@ EDGES = ("claim", "next", "release", "done")  # may change an assignment
 ENDING = ("release", "done")  # and then a file that this gateway never writes may still assign it
 
 
+Places = Sequence[Sequence[str]]  # that assign each of some resources to the caller
+
+
 class GatewayDoor(Door):
     """The holder of a token: paths start at the root, and no task file is written."""
 
@@ -116,36 +119,36 @@ class GatewayDoor(Door):
 
     def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change; if the ledger has the request's already, answer from the record."""
-        before = False
+        before: Places = ()
         if verb in ENDING:
             # A gateway that has just begun knows nothing of the ledger.
             self.ledger.read(lambda head: head)
-            before = bool(self._places(resources))
+            before = self._places(resources)
         try:
             with self.explained() if verb in KEEPING else contextlib.nullcontext():
                 # Most renewals are answered from the record.
                 if verb == "renew":
-                    answer = self.gateway.renew(self.ledger, resources, **terms)
-                else:
-                    answer = act(self.ledger, resources)
+                    return self.gateway.renew(self.ledger, resources, **terms)
+                answer = act(self.ledger, resources)
         except AppliedBefore as applied:
-            answer = self._from_record(verb, resources, applied.outcome, terms.get("scope"))
-        else:
-            if verb not in ENDING or terms.get("dry_run"):
-                return answer
-        if verb not in EDGES:
-            return answer
-        places = self._places(resources or [parse_resource(x.resource) for x in answer.leases])
-        edge = "kept" if places else "removed" if before else "none"
-        return replace(answer, edge=edge, edge_in=places)
+            return self._repeated(verb, resources, act, applied.outcome, terms.get("scope"))
+        return self._with_edge(answer, resources, before) if verb in ENDING else answer
 
-    def _places(self, resources: Sequence[Resource]) -> tuple[str, ...]:
-        """The place where the first of some resources is assigned to the caller."""
-        names = (x for x in resources if not x.is_path)
-        return next(filter(None, (self.gateway.assigned_in(self.ledger, x) for x in names)), ())
+    def _places(self, resources: Sequence[Resource], earlier: RecordsOf | None = None) -> Places:
+        """The places where each of some resources is assigned to the caller, or was."""
+        return [self.gateway.assigned_in(self.ledger, x, earlier) for x in resources]
 
-    def _from_record(
-        self, verb: str, resources: Sequence[Resource], outcome: str, scope: str | None
+    def _with_edge(self, answer: Answer, resources: Sequence[Resource], before: Places) -> Answer:
+        """The answer with what became of the caller's edges, by their places ``before``."""
+        words, now = set[str](), self._places(resources)
+        for old, new in zip(before, now, strict=True):
+            begins = answer.status in CLAIMED and not old
+            words.add(("added" if begins else "kept") if new else "removed" if old else "none")
+        places = tuple(x for x in (RECORD, FILE) if any(x in new for new in now))
+        return replace(answer, edge=foremost(words), edge_in=places)
+
+    def _repeated(
+        self, verb: str, resources: Sequence[Resource], act: Act, outcome: str, scope: str | None
     ) -> Answer:
         """Return the answer of a change that the ledger has already.
 
@@ -158,29 +161,37 @@ class GatewayDoor(Door):
         wanted = [head.ledger.spelt(x) if head.ledger else x for x in resources]
         # A verb without resources chose its own.
         wanted = wanted or [parse_resource(x) for x in dict.fromkeys(names)]
-        others = {fold(x.text) for x in wanted} - {fold(x) for x in names}
+        asked, did = {fold(x.text) for x in wanted}, {fold(x) for x in names}
         # A key is all that the ledger has of a request: what it did must be what this one asks for.
+        # A release does nothing where nothing is held.
+        others = did - asked if verb == "release" else asked - did
         if outcome not in OUTCOMES[verb] or (events and others):
             raise other_request()
         # What has ended has no lease to show, and needs none: asked again, it is done as before.
-        if verb in ("release", "done", "note", "revoke"):
-            return Answer(status="released" if verb == "release" else outcome, changed=False)
-        each = [self.gateway.own(ledger, x, scope) for x in wanted]
-        leases = [lease for some in each for lease in some]
-        granted = {x.token for x in events if x.kind in CLAIMED}
-        if outcome in CLAIMED and not any(x.token in granted for x in leases):
-            leases = []
-        if not leases or not all(each):
-            message = f"this request was carried out before ({outcome}), and its lease has ended"
-            raise LeaseLost(message, resource=wanted[0].text if wanted else None)
-        head = ledger.store.fetch(ledger.layer)
-        return Answer(
-            status=outcome,
-            leases=ledger.views_in(head, leases),
-            changed=False,
-            max_ttl_seconds=head.policy.ttl_max,
-            max_park_seconds=head.policy.park_max,
-        )
+        answer = Answer(status="released" if verb == "release" else outcome, changed=False)
+        if verb not in ("release", "done", "note", "revoke"):
+            each = [self.gateway.own(ledger, x, scope) for x in wanted]
+            leases = [lease for some in each for lease in some]
+            granted = {x.token for x in events if x.kind in CLAIMED}
+            lost = outcome in CLAIMED and not any(x.token in granted for x in leases)
+            if lost or not leases or not all(each):
+                why = f"this request was carried out before ({outcome}), and its lease has ended"
+                raise LeaseLost(why, resource=wanted[0].text if wanted else None)
+            head = ledger.store.fetch(ledger.layer)
+            answer = replace(
+                answer,
+                leases=ledger.views_in(head, leases),
+                max_ttl_seconds=head.policy.ttl_max,
+                max_park_seconds=head.policy.park_max,
+            )
+        if verb in EDGES:
+            then = self.gateway.before(head, [x.operation for x in events])
+            answer = self._with_edge(answer, wanted, self._places(wanted, then))
+        if verb in ENDING and not any(self.gateway.own(ledger, x) for x in wanted):
+            # What it said of the task files holds as long as nothing was claimed since.
+            with contextlib.suppress(GitleaseError):
+                return replace(answer, warnings=act(ledger.for_dry_run(), resources).warnings)
+        return answer
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:

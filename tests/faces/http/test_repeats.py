@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.clock import ManualClock
 from support.gateway import Served, serving
 from support.ledgers import REF, door, tip
 from support.remotes import Remote
@@ -127,6 +128,50 @@ def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]
     one.ask("jo", "PUT", "/v1/leases/a", json={"scope": "docs"})
     again = other.ask("jo", "PUT", "/v1/leases/a", json={"ttl": "9m"}, headers=KEY)
     assert said(again) == (412, "lost")
+
+
+def test_a_repeat_says_what_the_first_answer_said(
+    project: Served, manual_clock: ManualClock
+) -> None:
+    several, claim = {"resources": ["task-api", "task-ui"]}, {"claim": True}
+    edges = list[str]()
+    with serving(project.folder) as later:  # which remembers nothing
+        later.secrets = project.secrets
+        for who, method, path, body in (
+            ("jo", "PUT", "leases/task-api", {}),
+            ("jo", "PUT", "leases/task-api", {}),  # its lease has lapsed
+            ("jo", "PUT", "leases/task-api", {"scope": "x"}),
+            ("jo", "DELETE", "leases/task-api?scope=x", {}),
+            ("jo", "POST", "leases:park", {"resources": ["task-api"]}),
+            ("jo", "PUT", "leases/task-api", {}),
+            ("jo", "POST", "leases:claim", several),
+            ("jo", "DELETE", "leases/task-api", {}),
+            ("jo", "POST", "leases:release", several),  # of which one is held
+            ("jo", "POST", "tasks:next", claim),
+            ("jo", "DELETE", "leases/task-api?done=true", {}),
+            ("kim", "DELETE", "leases/task-kims", {}),  # is hers by its file alone
+            ("kim", "PUT", "leases/task-kims", {}),
+            ("kim", "DELETE", "leases/task-kims?done=true", {}),
+            ("kim", "PUT", "leases/path:src", {}),
+            ("kim", "DELETE", "leases/path:src", {}),
+        ):
+            asked = {"json": body} if body else {}
+            key = {"Idempotency-Key": f"{len(edges)}"}
+            first, again = (
+                gate.ask(who, method, f"/v1/{path}", headers=key, **asked)
+                for gate in (project, later)
+            )
+            # What has ended is not shown again.
+            but = {"leases", "lease"} if "released" in first.text or "done" in path else set()
+            shown = [{x: y for x, y in z.json().items() if x not in but} for z in (first, again)]
+            assert shown[0] == shown[1], path
+            assert again.status_code == first.status_code
+            edges.append(shown[0]["edge"])
+            manual_clock.advance(seconds=3_600 * (len(edges) == 1))
+    assert edges == [
+        *("added", "kept", "kept", "kept", "none", "kept", "added", "removed"),
+        *("removed", "added", "removed", "removed", "kept", "removed", "none", "none"),
+    ]
 
 
 @pytest.mark.parametrize(
