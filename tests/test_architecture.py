@@ -108,7 +108,7 @@ LINES = {  # of each package, without those of comment
     "git": 3_650,
     "guard": 2_604,
     "install": 2_049,
-    "push": 1_681,
+    "push": 1_683,
     "runs": 2_760,
     "server": 1_012,
     "settings": 1_645,

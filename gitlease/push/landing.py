@@ -217,12 +217,13 @@ class Lander:
     def _landed_before(self, view: LedgerView) -> Landed | None:
         """The earlier landing; None if it is to land now. Raises the refusal if it is not held."""
         session, resource, refusal = self._session, self._resource, None
-        mine = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
+        had = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
+        mine = had
         try:
             renewal = Renew(id=fresh_id(), actor=session.actor, resource=resource)
             session.transaction.decided(view.head, [renewal])
         except GitleaseError as error:
-            refusal, mine = error, [x for x in mine if x.state is State.COMPLETED]
+            refusal, mine = error, [x for x in had if x.state is State.COMPLETED]
         there = merged(self._repository, self._ref, session.layer, mine)
         task = self._task_at(self._ref) if there or mine else None
         rest = self._replay.between(self._ref, self._head)
@@ -238,6 +239,11 @@ class Lander:
         if refusal is not None and mine:
             why = f"{resource} is completed, but its work is not on {self._base}"
             raise PolicyRefused(why, hints=(hint("to push it all the same: {}", "push"),))
+        if refusal is not None and rest and (had or acts.taken_from(session, resource)):
+            commits = f"commit {rest[0][:10]}"
+            if len(rest) > 1:
+                commits = f"{len(rest)} commits, {rest[0][:10]} the oldest,"
+            refusal = refusal.with_(message=f"{refusal.message}; {commits} would land under it")
         if refusal is not None:
             raise refusal
         return None
@@ -564,11 +570,7 @@ def unknown_files(repository: Repository) -> list[str]:
 
 
 def find_target(
-    repository: Repository,
-    location: Location,
-    base: str | None,
-    *,
-    main: Callable[[], str | None],
+    repository: Repository, location: Location, base: str | None, *, main: Callable[[], str | None]
 ) -> tuple[str, str]:
     """The remote to land on, and its branch. Raises UsageError for a ``base`` that is none."""
     name = location.name

@@ -227,14 +227,26 @@ def test_a_conflict_names_files_and_changes_nothing(stage: Stage) -> None:
 def test_a_lost_lease_lands_nothing(any_stage: Stage) -> None:
     jo = any_stage.jo
     jo.begins()
-    jo.works()
+    works = [jo.works()[:10]]
     jo.clock.advance(3_600)
+    main = any_stage.main
+    with pytest.raises(GitleaseError) as caught:
+        jo.land()
+    assert caught.value.code == "lost"
+    named = f"; commit {works[0]} would land under it"
+    assert caught.value.message.endswith(named), caught.value.message
     any_stage.kim.leases.claim("F001", takeover=True, reason="gone")
-    before, main = jo.picture, any_stage.main
+    works.append(jo.works(text="more\n")[:10])
+    before = jo.picture
     with pytest.raises(GitleaseError) as caught:
         jo.land()
     assert caught.value.code in ("lost", "not_holder")
+    named = f"; 2 commits, {works[0]} the oldest, would land under it"
+    assert caught.value.message.endswith(named), caught.value.message
     assert (jo.picture, any_stage.main) == (before, main)
+    with pytest.raises(GitleaseError) as caught:
+        jo.land("F002")
+    assert works[0] not in caught.value.message, "it was never held"
 
 
 # --- in the way -----------------------------------------------------------------------------------
