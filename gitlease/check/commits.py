@@ -345,8 +345,7 @@ class Ranges:
         wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
         if store is None or not all(wants):
             raise NotFound(
-                f"this clone does not have all of the commits of {shown(label)}",
-                hints=UNSHALLOW,
+                f"this clone does not have all of the commits of {shown(label)}", hints=UNSHALLOW
             )
         # Most ranges are short: a whole history is fetched only where less does not reach their
         # base.

@@ -192,8 +192,7 @@ def joined(one: Answer, other: Answer) -> Answer:
 def stopped(done: Answer, error: GitleaseError) -> Answer:
     """The answer so far, with the error that stopped it among ``refused``."""
     return joined(
-        done,
-        Answer(status=done.status, refused=(error,), changed=False, warnings=error.warnings),
+        done, Answer(status=done.status, refused=(error,), changed=False, warnings=error.warnings)
     )
 
 

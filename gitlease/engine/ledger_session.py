@@ -177,11 +177,7 @@ class Assigned:
 
 
 def assigned_to(
-    task: Task | None,
-    records: Iterable[Lease],
-    people: People,
-    policy: Policy,
-    moment: Moment,
+    task: Task | None, records: Iterable[Lease], people: People, policy: Policy, moment: Moment
 ) -> tuple[Assigned, ...]:
     """Everyone to whom a task is assigned, and where that stands.
 

@@ -427,9 +427,7 @@ class TaskQueue:
     """The tasks of one work tree, or of a ref, as the session's actor may take them."""
 
     def __init__(
-        self,
-        session: LedgerSession,
-        others: Callable[[], Sequence[LedgerSession]] = lambda: (),
+        self, session: LedgerSession, others: Callable[[], Sequence[LedgerSession]] = lambda: ()
     ) -> None:
         """``others`` are the same actor's sessions of the other layers in use."""
         self._session, self._edges, self._others = session, session.edges, others
@@ -715,11 +713,7 @@ def waiters(session: LedgerSession, look: LedgerView | None) -> Callable[[Task],
 
     def of(task: Task) -> str | None:
         wanted = Claim(
-            id="",
-            actor=session.actor,
-            resource=task.resource,
-            lease_id="",
-            paths=task.paths,
+            id="", actor=session.actor, resource=task.resource, lease_id="", paths=task.paths
         )
         waiting, passing = left_to(session, wanted)
         return waiting[passing].holder if len(waiting) > passing else None

@@ -236,11 +236,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 @contextmanager
 def exclusive(
-    path: str,
-    *,
-    timeout: float,
-    shared: bool = False,
-    on_wait: Callable[[], None] = lambda: None,
+    path: str, *, timeout: float, shared: bool = False, on_wait: Callable[[], None] = lambda: None
 ) -> Iterator[bool]:
     """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 

@@ -32,11 +32,7 @@ HOOKS = (
     *("post-checkout", "post-merge", "post-rewrite", "pre-push"),
 )
 # The hooks that may stop git, and what. A merge without a conflict has a hook of its own.
-CHECKED = {
-    "pre-commit": "commit",
-    "pre-merge-commit": "merge",
-    "pre-push": "push",
-}
+CHECKED = {"pre-commit": "commit", "pre-merge-commit": "merge", "pre-push": "push"}
 SHEBANG = b"#!/bin/sh\n"
 LEGACY = ".legacy"  # pre-commit's suffix of the hooks that it replaces, and runs before its own
 ASIDE = ".before-gitlease"  # suffix of a hook that is not a shell script, and was set aside

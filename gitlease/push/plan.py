@@ -467,12 +467,7 @@ class GitWork:
         names = names_of(self._repository, place)
         main = main_branches(self._repository, names)
         return removed(
-            self._repository,
-            plan.refs,
-            there,
-            main=main,
-            remote=plan.remote,
-            holder=self._holder,
+            self._repository, plan.refs, there, main=main, remote=plan.remote, holder=self._holder
         )
 
     def land(self, push: WorkPush) -> tuple[str, ...]:

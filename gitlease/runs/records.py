@@ -371,12 +371,7 @@ def _shorten(log: str) -> None:
 
 
 def record_of(
-    place: RunPlace,
-    answer: Answer,
-    command: Sequence[str] = (),
-    *,
-    shown: bool = True,
-    **more: Any,
+    place: RunPlace, answer: Answer, command: Sequence[str] = (), *, shown: bool = True, **more: Any
 ) -> RunRecord:
     """The record of a run under these leases, which begins now; this process is its runner.
 

@@ -213,10 +213,7 @@ def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, n
 
 
 def repeat_step(
-    objects: GitObjects,
-    before: str,
-    version: str,
-    carry_out: Callable[[StepRecord], Applied],
+    objects: GitObjects, before: str, version: str, carry_out: Callable[[StepRecord], Applied]
 ) -> tuple[StepRecord, Applied]:
     """Carry a step out again, and compare its commit with the result. Raises Illegal if it differs.
 
@@ -347,8 +344,7 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
     if new in (commit.id for commit in islice(tree.walk(objects, old), LOOKED_BACK)):
         raise Illegal("rewind", "a ledger never goes back to an earlier state")
     raise Illegal(
-        "history",
-        "it does not follow the ledger's present state: its history is not rewritten",
+        "history", "it does not follow the ledger's present state: its history is not rewritten"
     )
 
 
@@ -419,11 +415,7 @@ class PushVerdict:
 
 
 def receive(
-    data: bytes,
-    *,
-    environ: Mapping[str, str] | None = None,
-    clock: Clock,
-    directory: str = ".",
+    data: bytes, *, environ: Mapping[str, str] | None = None, clock: Clock, directory: str = "."
 ) -> PushVerdict:
     """Judge a push by the lines of its pre-receive hook, in the environment that git gave it.
 

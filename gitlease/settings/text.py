@@ -367,11 +367,7 @@ def _configured_folder(root: str, fields: Mapping[str, Node], warnings: list[str
 
 
 def _backlog_settings(
-    repository: Repository,
-    file: str,
-    base: str,
-    fields: Mapping[str, Node],
-    warnings: list[str],
+    repository: Repository, file: str, base: str, fields: Mapping[str, Node], warnings: list[str]
 ) -> SuggestedSettings:
     folder = f"{base}/tasks"
     names: list[str] = []

@@ -312,12 +312,7 @@ def _run_on_store(
 
 
 def read_push(
-    result: GitResult,
-    ours: Sequence[str],
-    timeout: float,
-    *,
-    far: bool,
-    work: Sequence[str] = (),
+    result: GitResult, ours: Sequence[str], timeout: float, *, far: bool, work: Sequence[str] = ()
 ) -> Swapped:
     """Git's report of a push of our refs, and of those of the user's ``work`` beside them.
 
@@ -678,10 +673,7 @@ class GitRefs:
     def _announce(self, layer: str) -> None:
         if (marker := self._marker(layer)) is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with (
-                contextlib.suppress(OSError),
-                open(os.open(marker, flags, 0o600), "wb") as opened,
-            ):
+            with contextlib.suppress(OSError), open(os.open(marker, flags, 0o600), "wb") as opened:
                 os.utime(opened.fileno())
 
     def watch(self, layer: str) -> str:

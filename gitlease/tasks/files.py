@@ -26,13 +26,7 @@ from gitlease.core.work import Named, read_lines
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.git.files import alone, drop_leftovers
 from gitlease.git.objects import objects_of
-from gitlease.git.repository import (
-    TIMEOUT,
-    Repository,
-    ask,
-    default_branches,
-    is_on,
-)
+from gitlease.git.repository import TIMEOUT, Repository, ask, default_branches, is_on
 from gitlease.git.run import run_git
 from gitlease.settings.schema import Tasks
 from gitlease.store.private_store import make_folder

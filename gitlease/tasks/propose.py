@@ -365,12 +365,7 @@ class TaskForm:
 
 
 def add_task(
-    repository: Repository,
-    tasks: Tasks,
-    session: LedgerSession,
-    new: NewTask,
-    *,
-    main: str | None,
+    repository: Repository, tasks: Tasks, session: LedgerSession, new: NewTask, *, main: str | None
 ) -> tuple[Task, tuple[str, ...]]:
     """Write the file of a new task, whose id nothing known has; with warnings.
 

@@ -61,11 +61,7 @@ class Verified:
 
 
 def verify(
-    repository: Repository,
-    tip: str,
-    tips: Iterable[str] = (),
-    *,
-    environ: Mapping[str, str],
+    repository: Repository, tip: str, tips: Iterable[str] = (), *, environ: Mapping[str, str]
 ) -> Verified:
     """Check the history of a ledger up to the commit ``tip`` (a full id).
 
