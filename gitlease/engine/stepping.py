@@ -209,11 +209,10 @@ def _has_edge(ledger: Ledger, resource: Resource, actor: Actor) -> bool:
 def _edge_in(
     session: LedgerSession, step: Step, planned: Sequence[Planned], word: str
 ) -> tuple[str, ...]:
-    ledger = step.applied.ledger
     leases = (x for o in step.applied.outcomes for x in o.leases)
     wanted = {p.resource for p in planned} | {x.resource for x in leases}
-    records = (_has_edge(ledger, x, session.actor) for x in wanted)
-    places = (("record", any(records)), ("file", word in ("added", "kept")))
+    in_record = any(_has_edge(step.applied.ledger, x, session.actor) for x in wanted)
+    places = (("record", in_record), ("file", word in ("added", "kept")))
     return tuple(place for place, stands in places if stands)
 
 

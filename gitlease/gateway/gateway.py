@@ -338,10 +338,7 @@ class Gateway:
     def assigned_in(
         self, session: LedgerSession, resource: Resource, earlier: RecordsOf | None = None
     ) -> tuple[str, ...]:
-        """The places that assign a task to the caller: ``record``, ``file``, both or none.
-
-        ``earlier`` has the records of another time than now.
-        """
+        """The places that assign a task to the caller: ``record``, ``file``, by now or earlier."""
         assigned = self.assignees(session, resource, earlier)
         return next((x.places for x in assigned if same_person(x.name, session.actor.holder)), ())
 

@@ -120,9 +120,8 @@ def blocks_until(error: GitleaseError) -> str:
 
 def warnings_in(result: Result) -> dict[str, Any]:
     """The ``warnings`` of an end, such as files that still assign the task; empty without any."""
-    return (
-        {"warnings": [without_paths(text) for text in result.warnings]} if result.warnings else {}
-    )
+    texts = [without_paths(text) for text in result.warnings]
+    return {"warnings": texts} if texts else {}
 
 
 def carry_out(verb: str, door: GatewayDoor, **values: Any) -> Result:

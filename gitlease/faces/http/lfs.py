@@ -59,23 +59,18 @@ def routes(handler: RequestHandler) -> list[BaseRoute]:
     async def objects(request: Request) -> Response:
         handler.access.check_address(request.headers)
         if (server := handler.gateway.lfs_objects) is None:
-            message = (
-                "this gateway has locks, not objects: gitlease help lfs says where they may be"
-            )
-            raise Refused(501, "not_found", message)
+            why = "this gateway has locks, not objects: gitlease help lfs says where they may be"
+            raise Refused(501, "not_found", why)
         # Git LFS knows one address for locks and objects. 307 keeps the method and the body.
         return RedirectResponse(f"{server.rstrip('/')}/objects/batch", 307)
 
     async def nothing(_request: Request) -> Response:
         raise Refused(404, "not_found", "there is nothing of Git LFS at this address")
 
+    batch = handler.endpoint("lfs_objects", objects, refused)
     return [
         *compat_routes(handler, "lfs", verbs, refused, MEDIA),
-        Route(
-            f"{ROOT}/objects/batch",
-            handler.endpoint("lfs_objects", objects, refused),
-            methods=["POST"],
-        ),
+        Route(f"{ROOT}/objects/batch", batch, methods=["POST"]),
         Route(f"{ROOT}/{{rest:path}}", handler.endpoint("lfs", nothing, refused)),
     ]
 
@@ -178,9 +173,8 @@ def _locks(asked: CompatRequest) -> list[tuple[Lock, LeaseView]]:
     views = door.ledger.views_in(look.head, [x for x in look.leases if x.patterns], look.moment)
     current = (x for x in views if x.is_current(now))
     # The client unlocks none of two locks of one file, so a lease of the file itself counts alone.
-    every = sorted(
-        ((y, x) for x in current for y in locks_of(x)), key=lambda x: "-" not in x[0]["id"]
-    )
+    every = [(lock, view) for view in current for lock in locks_of(view)]
+    every.sort(key=lambda x: "-" not in x[0]["id"])
     alone = {(lock["path"], view.holder): (lock, view) for lock, view in every}
     return sorted(alone.values(), key=lambda x: _place(x[0]))
 

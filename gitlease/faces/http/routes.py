@@ -20,7 +20,6 @@ from starlette.responses import JSONResponse, Response
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import format_duration
 from gitlease.core.lease import LeaseView, State
 from gitlease.core.resources import Resource, any_overlap, fold, parse_resource, word_anywhere
 from gitlease.engine import acts
@@ -47,7 +46,6 @@ from gitlease.gateway.tokens import READ, WRITE, Token
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 from gitlease.verbs import wire
 from gitlease.verbs.table import (
-    DURATION,
     HTTP,
     NUMBER,
     PATHS,
@@ -177,13 +175,9 @@ class GatewayDoor(Door):
             if lost or not leases or not all(each):
                 why = f"this request was carried out before ({outcome}), and its lease has ended"
                 raise LeaseLost(why, resource=wanted[0].text if wanted else None)
-            head = ledger.store.fetch(ledger.layer)
-            answer = replace(
-                answer,
-                leases=ledger.views_in(head, leases),
-                max_ttl_seconds=head.policy.ttl_max,
-                max_park_seconds=head.policy.park_max,
-            )
+            newest = ledger.store.fetch(ledger.layer)
+            answer, most = replace(answer, leases=ledger.views_in(newest, leases)), newest.policy
+            answer = replace(answer, max_ttl_seconds=most.ttl_max, max_park_seconds=most.park_max)
         if verb in EDGES:
             then = self.gateway.before(head, [x.operation for x in events])
             answer = self._with_edge(answer, wanted, self._places(wanted, then))
@@ -347,7 +341,8 @@ def _place(lease: LeaseView | EndedLease) -> str:
 
 # --- the routes -------------------------------------------------------------------------------
 
-MOST = {"wait": 60, "limit": 1_000}  # seconds, since proxies time out after that; entries
+# Seconds, since proxies time out after that; entries.
+MOST = {"wait": (60, "1m"), "limit": (1_000, "1000")}
 LEASE, LEASES = "/v1/leases/{key}", "/v1/leases"
 
 Respond = Callable[[ApiRequest, GatewayDoor, dict[str, Any]], ApiAnswer]
@@ -470,13 +465,12 @@ _SESSION = {"session": _field(TEXT, "The session of the token's holder; also as 
 
 
 def _capped(name: str, declared: Parameter) -> Parameter:
-    if (most := MOST.get(name)) is None:
+    if name not in MOST:
         return declared
-    kind = declared.kind
+    kind, (most, shown) = declared.kind, MOST[name]
 
     def read(door: Any, data: Any, name: str) -> Any:
         if (value := kind.read(door, data, name)) > most:
-            shown = format_duration(most) if kind is DURATION else most
             hints = ("repeat the request, or listen at /v1/events",) if name == "wait" else ()
             raise UsageError(f"{name} is at most {shown} here", hints=hints)
         return value

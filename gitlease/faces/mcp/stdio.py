@@ -55,6 +55,7 @@ PATIENCE = 10.0  # seconds to wait at the end for calls under way
 LISTEN, UNREADABLE = "subscriptions/listen", "this is no valid message"
 
 Opener = Callable[..., Workspace]
+Asked = dict[object, anyio.Event]  # by the ids of calls, what is set once they are answered
 
 
 def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, str]:
@@ -318,7 +319,7 @@ async def _serve(backend: CloneBackend) -> None:
             async with stdio_server() as (read, write):
                 send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
                 done, answers = anyio.create_memory_object_stream[SessionMessage]()
-                asked = dict[object, anyio.Event]()
+                asked: Asked = {}
                 group.start_soon(_pass_on, read, write.send, send, asked)
                 group.start_soon(_answer, answers, write, asked)
                 await server.run(receive, done, server.create_initialization_options())
@@ -336,9 +337,8 @@ async def _pass_on(
     read: AsyncIterable[SessionMessage | Exception],
     answer: Callable[[SessionMessage], Awaitable[None]],
     send: MemoryObjectSendStream[SessionMessage | Exception],
-    asked: dict[object, anyio.Event],
+    asked: Asked,
 ) -> None:
-    """Pass requests on to the SDK; ``asked`` has an event for each whose answer is to come."""
     async with send:
         async for item in read:
             # The SDK drops a line that is no message, and its client would wait for ever.
@@ -361,9 +361,7 @@ async def _pass_on(
                 await answered.wait()
 
 
-async def _answer(
-    made: AsyncIterable[SessionMessage], write: Any, asked: dict[object, anyio.Event]
-) -> None:
+async def _answer(made: AsyncIterable[SessionMessage], write: Any, asked: Asked) -> None:
     async with write:
         async for item in made:
             await write.send(item)
