@@ -100,7 +100,8 @@ def test_outside_a_repository(tmp_path: Path) -> None:
     done = run_here(tmp_path, "-m", "gitlease", "list")
     assert (done.returncode, done.stdout) == (128, "")
     assert "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) <= 2
+    # Git may tell at which file system it stopped looking.
+    assert len(done.stderr.splitlines()) <= 3
 
 
 def test_the_manual_page_is_what_the_commands_say() -> None:
