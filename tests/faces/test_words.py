@@ -156,6 +156,16 @@ def test_other_names_are_the_same_verbs(jo: Path) -> None:
         assert short == page
 
 
+def test_the_version_is_asked_for_as_of_any_verb(jo: Path) -> None:
+    for words in (("version", "--json"), ("--version", "--json"), ("--json", "version")):
+        document = ask(jo, *words)
+        assert (document["command"], document["version"]) == ("version", gitlease.__version__)
+    for wrong, hint in (("x", "argument (x)"), ("--jso", "'--json'?"), ("--local", "option")):
+        refused = typed(jo, "version", wrong)
+        assert (refused.returncode, refused.stdout, hint in refused.stderr) == (2, "", True), wrong
+    assert typed(jo, "help", "version").stdout.startswith("Usage: gitlease version [OPTIONS]\n")
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [

@@ -215,14 +215,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             shell_complete=completed("folders"),
             help="Run as if started in DIR.",
         ),
-        Option(
-            ["--json"],
-            is_flag=True,
-            default=None,
-            expose_value=False,
-            callback=_keep,
-            help="Answer with one JSON document.",
-        ),
+        _kept("--json", is_flag=True, help="Answer with one JSON document."),
         Option(
             ["--color"],
             expose_value=False,
@@ -245,15 +238,14 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
 
 
 def _kept(name: str, **settings: Any) -> click.Option:
+    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value is not None and param.name is not None:
+            setattr(_call(ctx), param.name, value)
+
     if settings.get("is_flag"):
         # A flag that was not given must not undo one before the verb.
         settings["default"] = None
-    return Option([name], expose_value=False, callback=_keep, **settings)
-
-
-def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if value is not None and param.name is not None:
-        setattr(_call(ctx), param.name, value)
+    return Option([name], expose_value=False, callback=keep, **settings)
 
 
 def _choose_color(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -503,8 +495,13 @@ class Verbs(click.Group):
             begun.name, begun.params = cmd_name, [x for x in begun.params if x.name != "status"]
             begun.callback = click.pass_obj(partial(run_verb, begun.page, status="in_progress"))
             return begun
+        if cmd_name == "version":
+            takes = [x for x in shared_options(session=False) if x.name in ("json", "help")]
+            takes[-1].callback, takes[-1].help = show_version, "Print it, as --version --help does."
+            shown = click.pass_context(show_version)
+            return click.Command(cmd_name, CONTEXT, shown, takes, "Print the version.")
         if name not in MODULES:
-            return self if name == "--version" else None
+            return None
         if not MODULES[name]:
             return command(name)
         module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
@@ -523,9 +520,8 @@ class Verbs(click.Group):
             prog = ctx.info_name or "gitlease"
             hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
             raise UsageError(f"unknown command {name[:60]!r}", hints=hints)
-        if args[0] == "version" and not ctx.resilient_parsing:
-            show_version(ctx, ctx.command.params[0], True)
-        ctx.obj.command = name = args[0] if args[0] == "start" else name  # known while it is loaded
+        name = args[0] if args[0] in ("start", "version") else name
+        ctx.obj.command = name  # known while it is loaded
         return super().resolve_command(ctx, [name, *args[1:]])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -564,10 +560,12 @@ def _explains(ctx: click.Context) -> str:
     return f"{ctx.info_name} VERB --help explains a verb, with examples.\n"
 
 
-def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def show_version(ctx: click.Context, param: object = None, value: bool = True) -> None:
     """Print the version and stop."""
-    if value:
-        print(f"gitlease {__version__}")
+    if value and not ctx.resilient_parsing:
+        call, shown = _call(ctx), f"gitlease {__version__}"
+        call.command = "version"
+        call.respond(Result(body={"version": __version__}), lambda: print(shown))
         ctx.exit()
 
 
