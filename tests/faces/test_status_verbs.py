@@ -37,8 +37,11 @@ def test_start_needs_a_task(ada: Desk) -> None:
         assert (ran.code, ran.out) == (7, ""), argv
         check_words(ran.err)
     assert ada.run("set", "F005", "done").code == 7, "done of what is no task is `done`"
-    for typed in ((), ("F001", "1h"), ("F001", "--session")):  # refused as it was typed
+    # Refused as it was typed, before or after the words are read.
+    for typed in ((), ("F001", "1h"), ("F001", "--session"), ("",), ("F001", "--takeover")):
         check_words(ada.run("start", *typed).err)
+        assert ada.run("--json", "start", *typed).json["command"] == "start"
+    assert ada.ok("start", "F001", "--json").json["command"] == "start"
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,6 @@ def _parameter(declared: Parameter) -> click.Parameter:
 
 def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     """Carry out a verb, and print its answer."""
-    call.command = ALIASES.get(call.command or "", call.command)
     result = result_of(declared, call, given)
     if declared.name == "watch":
         cli.print_events(call, result, command=given["command"])
