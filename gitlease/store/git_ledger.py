@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TypeVar
 from weakref import proxy
 
@@ -65,6 +65,7 @@ from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Sto
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
 EVENTS_KEPT = 5_000  # by a process
+NEWS = 60_000  # milliseconds for which a process tells what it has found
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
 T = TypeVar("T")
 
@@ -97,8 +98,15 @@ class RefLedgerStore:
         self.accept, self.doubt = self._admission.accept, self._admission.doubt
         self.read_elsewhere = self._admission.read_elsewhere
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
-        self._past = _Past(storage)
-        self.warnings = warnings
+        self._past, self._seen = _Past(), dict[str, str]()  # versions, by layer
+        self._standing, self._told = warnings, dict[str, Instant]()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about this place: those that always hold, and what was found lately."""
+        now = self.clock.now()
+        lately = (x for x, at in [*self._told.items()] if at.elapsed_at_most(now) < NEWS)
+        return *self._standing, *lately
 
     @property
     def moved(self) -> bool:
@@ -219,14 +227,16 @@ class RefLedgerStore:
         return True
 
     def _warn(self, text: str) -> None:
-        self.warnings += (text,) if text and text not in self.warnings else ()
+        self._told |= {text: self.clock.now()} if text else {}
 
     def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         def read(version: str) -> tuple[Event, ...]:
-            return tuple(islice(self._past.events(version, whole=older), limit))
+            return tuple(islice(self._past.events(self.storage, version, whole=older), limit))
 
         known = self.load(layer)
-        return () if known is None else self.read_past(layer, known.version, read)
+        # Where no state can be kept, the head that was read last is still known here.
+        version = known.version if known else self._seen.get(layer)
+        return self.read_past(layer, version, read) if version else ()
 
     def read_past(self, layer: str, version: str, read: Callable[[str], T]) -> T:
         """Read the history up to a version; up to that of a fetch where it is lost or cut."""
@@ -512,10 +522,14 @@ class RefLedgerStore:
         there = self.read(layer, first)
         if there.header.revision <= before.revision:
             return False  # what takes the place of a renewal comes after it
-        return all(
+        if all(
             any(x.lease_id == nonce and x.renewals >= most for x in _leases_of(there, text))
             for nonce, (text, most) in before.renewed.items()
-        )
+        ):
+            return True
+        # One that cannot be read any more, and whose renewal is still in history, was damaged.
+        since = takewhile(lambda x: x.id != before.decision, self.storage.history(version))
+        return any(x.id == before.version for x in since)
 
     def _with_changes_sighted_now(
         self, layer: str, before: Known | None, ledger: Ledger, version: str
@@ -585,23 +599,22 @@ class RefLedgerStore:
         def seen(lease: Lease) -> Sighting:
             return known.sighting(lease_file(lease))
 
-        along = self.state(layer)
+        along, self._seen[layer] = self.state(layer), known.version
         return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=along)
 
 
 class _Past:
     """The effects of each step, kept by its version: who asks again reads only new steps."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self) -> None:
         self._seen: dict[str, tuple[str, tuple[Event, ...]]] = {}  # and the version before it
         self._kept = 0  # events
 
-    def events(self, version: str, *, whole: bool) -> Iterator[Event]:
+    def events(self, storage: Storage, version: str, *, whole: bool) -> Iterator[Event]:
         """The events up to a version, the newest first; ``whole`` as of `Storage.history`."""
         while version:
             if (seen := self._seen.get(version)) is None:
-                if (step := next(self._storage.history(version, whole=whole), None)) is None:
+                if (step := next(storage.history(version, whole=whole), None)) is None:
                     return
                 seen = step.before, step.events
                 if self._kept > EVENTS_KEPT:  # another thread may be at the old ones

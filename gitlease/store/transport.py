@@ -558,6 +558,11 @@ class GitRefs:
 
     # --- the copy ---------------------------------------------------------------------------------
 
+    @property
+    def folder(self) -> str:
+        """The repository with what was fetched: the clone's, or a temporary one of this process."""
+        return self._store.path
+
     def read(self, layer: str, version: str) -> tuple[Header, GitRecords]:
         if (found := self._kept.get((self._store.losses, layer, version))) is None:
             found = read_state(self._objects, version, self._state_path(layer), self._parsed)

@@ -308,7 +308,8 @@ class GitRecords:
         if entry is None:
             raise BadRecord("missing")
         found = self.parsed.get(entry.id)
-        if found is None:
+        # A link has the same bytes as the file that it was made of.
+        if found is None or entry.mode not in (FILE, EXECUTABLE):
             data = read_file(self._objects, entry, MAX_RECORD)
             try:
                 found = read_lease(data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from gitlease import verify, wiring
 from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges, is_ci, read_context
@@ -23,7 +24,7 @@ from gitlease.git.run import SystemClock
 from gitlease.guard.commits import CommitReader
 from gitlease.settings.schema import Found, Settings, load_settings, remotes_of_work
 from gitlease.settings.text import committed_settings
-from gitlease.store.transport import TIME_LIMIT
+from gitlease.store.transport import TIME_LIMIT, GitRefs
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
 
 USUAL_REMOTE = "origin"
@@ -194,7 +195,7 @@ def _version(
     place: LedgerPlace, ref: str | None, *, cached: bool
 ) -> tuple[Repository, str, str, tuple[str, ...]]:
     if ref is not None:
-        for where in (place.repository, _private(place)):
+        for where in (place.repository, _private(place, place.objects)):
             if os.path.isdir(where.git_dir) and (oid := commit_ids(where, [ref])[0]) is not None:
                 return where, oid, ref, ()
         raise NotFound(f"{ref[:80]!r} is not a commit of this repository or its ledger")
@@ -202,19 +203,18 @@ def _version(
         raise UsageError("a ledger in memory has no history to verify")
     name = place.layer
     store = place.store(SystemClock(), time_limit=TIME_LIMIT)
+    head = store.known(name) if cached else store.fetch(name)
     if not cached:
-        store.fetch(name)
         store.history(name, 10**9, older=True)
-    head = store.known(name)
     if head is None or not head.version:
         if cached:
             raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
-    return _private(place), head.version, f"ledger {name}", (*store.warnings, *said)
+    copy = cast(GitRefs, store.storage).folder
+    return _private(place, copy), head.version, f"ledger {name}", (*store.warnings, *said)
 
 
-def _private(place: LedgerPlace) -> Repository:
-    folder = place.objects
+def _private(place: LedgerPlace, copy: str) -> Repository:
     plain = replace(place.repository, toplevel=None, folder="", worktree=None)
-    return replace(plain, common_dir=folder, git_dir=folder)
+    return replace(plain, common_dir=copy, git_dir=copy)

@@ -534,6 +534,9 @@ def test_damaged_state_files_are_made_anew(path_remote: Remote, clones: Clones) 
             leases = door(clone, clock=clock)
             leases.list()
             assert any("is damaged or gone" in x for x in leases.warnings) is reported
+            clock.advance(61)
+            leases.list()
+            assert leases.warnings == (), "a process that lives on does not say so for ever"
         assert leases.renew("F001").renewals == number + 1
         assert leases.claim("F003").mine
         assert {x.resource for x in leases.list()} == {"F001", "F003"}
@@ -547,6 +550,15 @@ def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clon
     with pytest.raises(Invalid):
         door(clone).claim("F001")
     assert tip(path_remote.bare) == ""
+
+
+def test_history_is_read_where_no_state_can_be_kept(path_remote: Remote, clones: Clones) -> None:
+    one, two = clones(2)
+    door(one).claim("F001")
+    door(one).release("F001")
+    own(two).write_text("in the way")
+    assert [x.kind for x in door(two).log()] == ["released", "claimed"]
+    assert (door(two).verify().commits, door(two).verify().broken) == (2, ())
 
 
 # --- kills --------------------------------------------------------------------------------------

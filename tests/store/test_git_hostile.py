@@ -215,6 +215,10 @@ def test_a_bad_record_takes_only_its_own_resource(
 
 
 def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
+    """Also for a process that has read the same bytes from a file."""
+    place(bare, {file_of(NAME): GOOD})
+    assert listed(leases) == {"F001"}
+    leases.claim("F002")
     for entry in (
         Entry("120000", write_object(bare, GOOD)),
         Entry("160000", "1" * 40),
@@ -224,6 +228,18 @@ def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
         assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
         assert leases.claim("F002").mine
         assert listed(leases) == {"F002"}
+
+
+def test_a_record_that_was_renewed_and_then_damaged_is_no_rollback(
+    bare: Path, leases: Leases
+) -> None:
+    for name in ("F001", "F002"):
+        leases.claim(name)
+    leases.renew("F001")
+    place(bare, {file_of(NAME): b"junk\n"}, onto=True)
+    assert listed(leases) == {"F002"}
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert leases.claim("F003").mine
 
 
 @pytest.mark.parametrize("name", ["deep flow", "merge bomb"])

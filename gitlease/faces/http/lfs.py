@@ -259,10 +259,12 @@ def keep_locks(gateway: Gateway) -> float:
     if (head := gateway.store.known(gateway.layer)) is None or head.ledger is None:
         return SHORTEST_PAUSE
     now = gateway.clock.now().wall_ms
+    # Those that are damaged keep no other from being renewed.
+    locks = [x for x in head.ledger.every_lease() if x.patterns and is_lock(x)]
     holders = {
         x.holder
-        for x in head.ledger.leases_with_paths()
-        if is_lock(x) and x.state is State.ACTIVE and 0 < x.expires_at - now < FRESH * x.duration_ms
+        for x in locks
+        if x.state is State.ACTIVE and 0 < x.expires_at - now < FRESH * x.duration_ms
     }
     for holder in sorted(holders):
         renew_locks(gateway, holder)

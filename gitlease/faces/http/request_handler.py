@@ -418,11 +418,11 @@ _LOCAL_PATH = r"(?<![^\s'\"(=])(?:file://)?/([^\s'\"(),;:/]+)/[^\s'\"(),;]*[^\s'
 
 def without_paths(text: str) -> str:
     """A message without local paths."""
-    return re.sub(
-        _LOCAL_PATH,
-        lambda path: "(a local path)" if os.path.lexists(f"/{path[1]}") else path[0],
-        text,
-    )
+
+    def shown(path: re.Match[str]) -> str:
+        return "(a local path)" if os.path.lexists(f"/{path[1]}") else path[0]
+
+    return re.sub(_LOCAL_PATH, shown, text).replace("((a local path))", "(a local path)")
 
 
 def own_hints(hints: Iterable[str], known: Collection[str], *, in_query: bool = False) -> list[str]:

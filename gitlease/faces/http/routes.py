@@ -38,6 +38,7 @@ from gitlease.faces.http.request_handler import (
     other_request,
     query_of,
     session_in,
+    without_paths,
 )
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway, RecordsOf
@@ -254,6 +255,10 @@ class ApiRequest:
         return int(number)
 
 
+def _success(command: str, body: Mapping[str, Any], warnings: Sequence[str]) -> wire.Document:
+    return wire.success(command, body=body, warnings=[*map(without_paths, warnings)])
+
+
 def carry_out(
     request: ApiRequest, door: GatewayDoor, verb: DeclaredVerb, values: dict[str, Any]
 ) -> ApiAnswer:
@@ -269,7 +274,7 @@ def carry_out(
         door.check_condition(resource, request.token, values.get("scope"), held=held)
     result = verb.function(door, **values)
     status = 201 if result.body.get("status") in CLAIMED else 200
-    document = wire.success(verb.name, body=result.body, warnings=result.warnings)
+    document = _success(verb.name, result.body, result.warnings)
     # A planned lease has no token.
     one_token = len(result.leases) == 1 and result.leases[0].token
     if not one_token or (verb.only_reads(values) and not request.resource):
@@ -309,7 +314,7 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
         "leases": [leases[x] for x in places[:limit]],
         "next_cursor": places[limit - 1] if len(places) > limit else None,
     }
-    return 200, wire.success("list", body=body, warnings=reading.warnings), {}
+    return 200, _success("list", body, reading.warnings), {}
 
 
 def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
@@ -332,7 +337,7 @@ def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
             for x in findings
         ],
     }
-    return 200, wire.success("check", body=body, warnings=known.warnings), {}
+    return 200, _success("check", body, known.warnings), {}
 
 
 def _place(lease: LeaseView | EndedLease) -> str:

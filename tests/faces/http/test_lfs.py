@@ -13,6 +13,8 @@ import pytest
 from support.availability import missing
 from support.clock import ManualClock
 from support.gateway import Served
+from support.ledgers import place
+from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 from support.running import Desk
 from support.snapshots import check_words
@@ -151,7 +153,9 @@ def test_names_of_files_are_taken_as_they_are(jo: Artist, kim: Artist) -> None:
 # --- how long they last -----------------------------------------------------------------------
 
 
-def test_a_running_gateway_renews_locks(names: Served, manual_clock: ManualClock) -> None:
+def test_a_running_gateway_renews_locks(
+    names: Served, manual_clock: ManualClock, path_remote: Remote
+) -> None:
     gateway = names.app.gateway
     for who, path in (("jo", "a.psd"), ("jo", "b.psd"), ("kim", "c.psd")):
         assert lock(names, path, who=who).status_code == 201
@@ -159,6 +163,8 @@ def test_a_running_gateway_renews_locks(names: Served, manual_clock: ManualClock
     again = names.ask("jo", "PUT", "/v1/leases/path:b.psd", json={"reason": "retouching"})
     assert again.json()["status"] == "renewed"  # and a lock it stays
     assert keep_locks(gateway) == 60
+    place(path_remote.bare, {f"paths/ab/x-ab{'0' * 14}.yaml": b"damaged"}, onto=True)
+    assert len(paths(names)) == 4
     pushes = names.pushes()
     for _ in range(6):
         manual_clock.advance(4 * 3_600)
