@@ -40,8 +40,7 @@ def test_start_needs_a_task(ada: Desk) -> None:
     # Refused as it was typed, before or after the words are read.
     for typed in ((), ("F001", "1h"), ("F001", "--session"), ("",), ("F001", "--takeover")):
         check_words(ada.run("start", *typed).err)
-        assert ada.run("--json", "start", *typed).json["command"] == "start"
-    assert ada.ok("start", "F001", "--json").json["command"] == "start"
+        assert ada.run("--json", "start", *typed).json["command"] == "set"
 
 
 @pytest.mark.parametrize(

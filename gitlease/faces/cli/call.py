@@ -196,6 +196,11 @@ class Call(DoorOfClone):
     ) -> wiring.Workspace:
         return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
+    @property
+    def verb(self) -> str | None:
+        """Return the verb's name; hints have ``start``, which takes less than ``set``."""
+        return "set" if self.command == "start" else self.command
+
     def option(self, parameter: str) -> str:
         known = find_verb(self.command).parameters if self.command in TABLE else {}
         words = known[parameter].words if parameter in known else ""
@@ -316,8 +321,7 @@ class Call(DoorOfClone):
             elif name == "paths" or type(value) is int:
                 # Only then is the verb loaded: a refusal must come as fast as an answer.
                 known = find_verb(hint.verb).parameters if hint.verb in TABLE else {}
-                parameter = known.get(name)
-                option = name
+                parameter, option = known.get(name), name
                 if parameter is not None and not parameter.positional:
                     option = parameter.words.split()[-1].removeprefix("--")
                 if name == "paths":
@@ -370,9 +374,8 @@ class Call(DoorOfClone):
         steps = dict.fromkeys(result.commands, "")
         steps |= {self.command_of(hint): hint.why for hint in result.then}
         if self.json:
-            name = self.command or ""
-            document = wire.success(name, body=body, warnings=warnings, next_steps=[*steps])
-            output.document(document)
+            name, following = self.verb or "", [*steps]
+            output.document(wire.success(name, body=body, warnings=warnings, next_steps=following))
             return 0
         output.warn(warnings)
         output.hint([f"{step}  # {why}" if why else step for step, why in steps.items()])
@@ -467,7 +470,7 @@ def _print_refusal(
     warnings = tuple(x for x in known if not x.endswith(error.hints))
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
-        document = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
+        document = wire.failure(call.verb, error, now=now, next_steps=steps, body=more)
         document["error"]["exit"] = status
         if call.command == "run":
             output.last_line(document)
