@@ -186,7 +186,7 @@ def make_folders(folder: str, mode: int = 0o777) -> None:
     """Make a folder with those above it, shared as the clone is. Raises OSError."""
     if os.path.isdir(folder):
         return
-    if not os.path.lexists(above := os.path.dirname(folder)):
+    if not os.path.isdir(above := os.path.dirname(folder)):
         make_folders(above)
     try:
         os.mkdir(folder, mode)

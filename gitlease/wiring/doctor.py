@@ -68,9 +68,10 @@ LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
 # Of a clone's private folder: anything else in it is somebody's own, and stays.
-LAYER = "state/[^/]+/[^/]+/"
+PLACE = "state/(?:default|local|at-[0-9a-f]+)"  # as ``key`` of a ``LedgerPlace``
+LAYER = f"{PLACE}/[a-z0-9_-]+/"
 FOLDER = re.compile(
-    rf"tasks|serve|{ALIVE}|{ENDED}|{POOLS}|state(/[^/.]+){{0,2}}|{LAYER}(pending|edges)"
+    rf"tasks|serve|{ALIVE}|{ENDED}|{POOLS}|state|{PLACE}(/[a-z0-9_-]+)?|{LAYER}(pending|edges)"
 )
 CHANGE = re.compile(rf"{LAYER}(pending|edges)/[^/]+\.json")
 STORE = re.compile(r"(store(-[^/]+)?|local)\.git")
@@ -281,8 +282,8 @@ def hooks(of: Examined) -> Rows:
 
 
 def agents(of: Examined) -> Rows:
-    clone = vars(of).get("repository")  # outside of one there are a person's own files
-    clone = clone if clone is not None and clone.toplevel else None
+    # Outside of one there are a person's own files.
+    clone = x if (x := vars(of).get("repository")) is not None and x.toplevel else None
     times = Counter[tuple[str, Hint]]()
     for user, (name, host) in product((False, True) if clone else (True,), AGENTS.items()):
         act = partial(set_up_agent, of.directory, name, user=user, section=False)
@@ -598,7 +599,7 @@ def delete(folder: str, *names: str) -> str:
         if path.endswith(".git"):
             (store := PrivateStore(path)).ready()
             store.delete()  # unless another process has done so by now
-        elif path.endswith(DAMAGED):
+        elif path.endswith(DAMAGED) and stat.S_ISDIR(os.lstat(path).st_mode):
             shutil.rmtree(path)  # or else its owner has to
         else:
             remove(path)

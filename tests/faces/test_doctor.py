@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -427,9 +428,10 @@ def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
     assert states(look(used, tmp_path, fix=True), "private") == ["good"]
     assert not any(file.exists() for file in files)
     for name in ("store.git.1.damaged", "state/default/global/known.json.1.2.damaged"):
-        (aside := private / name).mkdir()
-        assert states(look(used, tmp_path, fix=True), "private") == ["good"]
-        assert not aside.exists()
+        for make in (Path.mkdir, Path.touch, lambda x: x.symlink_to(private)):
+            make(aside := private / name)
+            assert states(look(used, tmp_path, fix=True), "private") == ["good"]
+            assert not os.path.lexists(aside)
     assert (private / "store.git.lock").exists()  # ours, which nobody has to remove
 
 
@@ -461,16 +463,23 @@ def is_open(folder: Path) -> bool:
 def test_what_is_no_folder_is_moved_away(jo: Path, tmp_path: Path) -> None:
     (jo / "tasks").mkdir()
     (jo / "tasks/F001.md").write_text("---\nid: F001\nstatus: todo\n---\n")
-    for file in ("", "/state", "/state/default/global/pending", "/state/default/global/edges"):
+    ways: tuple[Callable[[Path], object], ...] = (
+        *(lambda x: x.write_text("mine"), lambda x: x.symlink_to("nothing")),
+        lambda x: x.symlink_to(x.name),
+    )
+    places = ("", "/state", "/state/default/global/pending", "/state/default/global/edges")
+    for file, make in product(places, ways):
         path = jo / f".git/gitlease{file}"
         if path.exists():
-            path.rename(f"{path}.before")
-        path.write_text("mine")
+            path.rename(f"{path}.before{len([*path.parent.iterdir()])}")
+        make(path)
         refused = run_gitlease(["claim", "F001"], jo)
         hint = "hint: gitlease doctor --fix"
         assert (refused.returncode, refused.stderr.splitlines()[1]) == (7, hint), file
         run_gitlease(["doctor", "--fix"], jo)
-        assert Path(f"{path}.old").read_text() == "mine"
+        aside = Path(f"{path}.old")
+        assert aside.is_symlink() or aside.read_text() == "mine"
+        aside.unlink()
         ask(jo, "claim", "F001")
         ask(jo, "release", "F001")
         assert states(look(jo, tmp_path), "private") == ["good"]
@@ -481,6 +490,7 @@ def test_what_is_somebodys_own_stays(used: Path, tmp_path: Path) -> None:
     layer = private / "state/default/global"
     copies = [private / "backup.git/config", private / "old/known.json", private / "old/notes.json"]
     copies += [layer / "known.json.bak", layer / "pending/x.bak", layer / "edges/notes"]
+    copies += [private / "state/README", private / "state/default/NOTES"]
     copies += [layer / "known.json.damaged", private / "x.tmp", private / "backup.git/x.lock"]
     for file in copies:
         file.parent.mkdir(exist_ok=True)
