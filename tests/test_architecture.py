@@ -100,9 +100,9 @@ SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one questi
 # What may only shrink. Whoever needs more says why in the commit, and takes it from somewhere.
 LINES = {  # of each package, without those of comment
     "gitlease": 322,
-    "check": 2_624,
-    "core": 5_956,
-    "engine": 6_626,
+    "check": 2_619,
+    "core": 5_962,
+    "engine": 6_623,
     "faces": 13_656,
     "gateway": 1_278,
     "git": 3_646,
@@ -114,7 +114,7 @@ LINES = {  # of each package, without those of comment
     "settings": 1_641,
     "store": 4_102,
     "tasks": 3_116,
-    "verbs": 5_936,
+    "verbs": 5_937,
     "verify": 299,
     "wiring": 2_805,
 }
@@ -496,8 +496,8 @@ def test_what_may_only_shrink_has_not_grown() -> None:
 
 
 # Refusals and hints of rooms below the verbs that name an option or a command, by their module:
-# a server's administrator and whoever reads a check in CI have no other door.
-COMMANDS = {"gitlease.check.commits": 1, "gitlease.install.server": 1}
+# a server's administrator has no other door.
+COMMANDS = {"gitlease.install.server": 1}
 _COMMAND = re.compile(
     r"(?<![\w-])--[a-z]|\bgitlease (?:agent|brief|check|claim|config|done|hooks|init|list|next|park"
     r"|queue|release|renew|run|server|session|show|status)\b"

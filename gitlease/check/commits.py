@@ -344,9 +344,8 @@ class Ranges:
         store = self.store()
         wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
         if store is None or not all(wants):
-            raise NotFound(
-                f"this clone does not have all of the commits of {shown(label)}", hints=UNSHALLOW
-            )
+            message = f"this clone does not have all of the commits of {shown(label)}"
+            raise NotFound(message, hints=UNSHALLOW)
         # Most ranges are short: a whole history is fetched only where less does not reach their
         # base.
         for depth in DEPTHS:
@@ -479,9 +478,8 @@ class HistoryStore:
             if not done.timed_out and denies(done.err):
                 raise Denied(f"the remote refused the fetch: {detail}")
             if not done.timed_out and any(words in done.err for words in _LACKING):
-                raise NotFound(
-                    f"the remote does not provide the commits: {detail}", hints=UNSHALLOW
-                )
+                message = f"the remote does not provide the commits: {detail}"
+                raise NotFound(message, hints=UNSHALLOW)
             raise Unavailable(f"the remote cannot be reached: {detail}")
         ids = commit_ids(self.repository, list(names.values()))
         for name in names.values():
@@ -523,10 +521,7 @@ class CheckService:
         for layer in layers:
             known = store.known(layer) if cached or fetched else None
             if known is None and cached:
-                raise NotFound(
-                    f"this clone has no copy of the ledger {layer}",
-                    hints=("to ask the remote, leave out --cached",),
-                )
+                raise NotFound.of_copy(layer)
             # Nothing is kept of a ledger that does not exist, though it was fetched.
             heads.append(known or store.fetch(layer))
         with doing(f"reading {len(chosen.commits)} commits"):

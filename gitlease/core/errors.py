@@ -268,6 +268,12 @@ class NotFound(GitleaseError):
 
     code = "not_found"
 
+    @classmethod
+    def of_copy(cls, layer: str) -> NotFound:
+        """Return the refusal to answer from this clone's copy of a ledger, where there is none."""
+        leave_out = hint("to read the ledger itself, leave out {}", cached=True)
+        return cls(f"this clone has no copy of the ledger {layer}", hints=(leave_out,))
+
 
 class NotARepository(GitleaseError):
     """There is no git repository here."""

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from gitlease import engine
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
-from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused, hint
+from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import (
@@ -480,10 +480,7 @@ class LedgerSession:
             return head, said
         known = self.store.known(self.layer)
         if known is None:
-            raise NotFound(
-                "this clone has no copy of the ledger",
-                hints=(hint("to ask the remote, leave out {}", cached=True),),
-            )
+            raise NotFound.of_copy(self.layer)
         return known, ()
 
     def _looked_at(self, head: Snapshot) -> LedgerView:

@@ -208,7 +208,7 @@ def _version(
         store.history(name, 10**9, older=True)
     if head is None or not head.version:
         if cached:
-            raise NotFound(f"this clone knows no ledger {name}: ask the remote for it")
+            raise NotFound.of_copy(name)
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
     copy = cast(GitRefs, store.storage).folder

@@ -126,6 +126,7 @@ def test_a_remote_out_of_reach_hints_to_no_copy_where_there_is_none() -> None:
         ran = ada.run(verb, "--json")
         assert (ran.code, ran.json["error"]["next"]) == (5, [])
         assert ada.run(verb, "--cached").code == 7
+    check_words(ada.run("list", "--local", "--cached").err)
 
 
 def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
