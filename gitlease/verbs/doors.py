@@ -118,7 +118,8 @@ def needs_any(workspace: Workspace, name: str) -> bool:
         return False
     # A claim refuses a bare name that is also a file's, as it may be meant as that.
     named = words.file_called(workspace.repository, task.resource.text) is not None
-    return named or workspace.ledger.edges.is_unknown(task)
+    is_own = workspace.ledger.own_records(task.resource)  # which was no slip when it was claimed
+    return not is_own and (named or workspace.ledger.edges.is_unknown(task))
 
 
 def task_called(workspace: Workspace, name: str) -> Planned | None:

@@ -69,6 +69,14 @@ def test_a_refusal_says_that_a_lease_is_parked() -> None:
     check_words(bob.ok("queue", "--all").out)
 
 
+def test_a_parked_name_is_resumed_as_suggested() -> None:
+    ada, _ = make_desks(task("F001"), rules=RULES)
+    ada.ok("claim", "lap", "--any")
+    (again,) = ada.ok("park", "lap", "--json").json["next"]
+    assert again.split()[1:] == ["claim", "lap"]
+    ada.ok("claim", "lap")
+
+
 # --- session end --------------------------------------------------------------------------------
 
 
