@@ -35,6 +35,7 @@ from gitlease.verbs.table import (
     Kind,
     Parameter,
     read_duration,
+    read_resource,
     read_text,
     read_texts,
     read_words,
@@ -45,7 +46,19 @@ _WORD, _SWITCH = Parameter(kind=TEXT), Parameter(kind=SWITCH)
 
 # --- resources ------------------------------------------------------------------------------------
 
+
+def _task(door: Any, data: Any, name: str) -> Resource:
+    # As a claim has it, without a warning that the name is a file's: a path is no task.
+    try:
+        return read_resource(door, data, name, claiming=True)
+    except UsageError as error:
+        others = (x for x in error.hints if not str(x).startswith(("for a file", "for the folder")))
+        raise error.with_(hints=tuple(others)) from None
+
+
+_TASK = replace(RESOURCE, read=_task)
 Named = Annotated[Resource, Parameter(kind=RESOURCE)]
+OfTask = Annotated[Resource, Parameter(kind=_TASK)]
 Resources = Annotated[Sequence[Resource], Parameter(kind=RESOURCES)]
 Wanted = Annotated[Sequence[Resource], Parameter(kind=WANTED)]
 _SCOPE = Parameter(kind=SCOPE, tool="A part of the work.")
@@ -194,7 +207,7 @@ STATUS = Kind(
 Title = Annotated[str, Parameter(kind=text_kind("the title", MAX_REASON), metavar="TITLE")]
 NewId = Annotated[
     Resource | None,
-    Parameter(kind=RESOURCE, about="The task's id (default: the next one).", option="--id"),
+    Parameter(kind=_TASK, about="The task's id (default: the next one).", option="--id"),
 ]
 DependsOn = Annotated[
     Sequence[Resource],

@@ -450,11 +450,12 @@ def text_kind(what: str, limit: int, *, lines: bool = False) -> Kind:
     return Kind(read=read, schema=schema, tool_schema=_TEXT, python="str", metavar="TEXT")
 
 
-def _resource(door: Any, data: Any, name: str) -> Resource:
+def read_resource(door: Any, data: Any, name: str, *, claiming: bool = False) -> Resource:
+    """Read one resource. UsageError for more, and for what is neither a name nor a path."""
     words = [data] if not isinstance(data, list) else data
     if len(words) != 1:
         raise UsageError("this takes one resource at a time")
-    found: Resource = door.resources(words)[0]
+    found: Resource = door.resources(words, claiming=claiming)[0]
     return found
 
 
@@ -477,7 +478,7 @@ def _paths(door: Any, data: Any, name: str) -> list[Resource]:
 
 
 RESOURCE = Kind(
-    read=_resource,
+    read=read_resource,
     schema=_TEXT,
     python="ResourceLike",
     metavar="RESOURCE",

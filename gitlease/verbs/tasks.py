@@ -138,7 +138,7 @@ only the status, and is refused if the task is someone else's.""",
 )
 def set_verb(
     door: Door,
-    resource: takes.Named,
+    resource: takes.OfTask,
     status: takes.NewStatus,
     *,
     ttl: takes.Ttl = None,
@@ -152,16 +152,8 @@ def set_verb(
     paths: takes.PathsOfProgram = (),
 ) -> Result:
     new = read_status(status, door.ledger.edges)
-    terms: dict[str, Any] = {
-        "ttl": ttl,
-        "wait": wait,
-        "reason": reason,
-        "takeover": takeover,
-        "expect_holder": expect_holder,
-        "reopen": reopen,
-        "scope": scope,
-        "paths": paths,
-    }
+    terms = dict[str, Any](ttl=ttl, wait=wait, reason=reason, takeover=takeover, reopen=reopen)
+    terms |= {"expect_holder": expect_holder, "scope": scope, "paths": paths}
     if new.progress is Progress.IN_PROGRESS:
         del terms["wait"]
         options = claim_options(**terms, commit=commit)
@@ -183,11 +175,9 @@ def set_verb(
     for name, given in terms.items():
         # A part of a task can be finished as well as claimed.
         if given not in (None, False, ()) and not (done and name == "scope"):
-            option, word = door.option(name), printable(new.word)
-            raise UsageError(
-                f"{option} needs a status that claims, and {word} does not",
-                hints=("in_progress claims",),
-            )
+            needs = f"{door.option(name)} needs a status that claims"
+            message = f"{needs}, and {printable(new.word)} does not"
+            raise UsageError(message, hints=("in_progress claims",))
     # A status stands in a task file: a name without one is refused first.
     task = door.ledger.edges.task(resource)
     try:
@@ -211,11 +201,8 @@ def _set(door: Door, resource: Resource, new: Status, file: str, *, commit: bool
     entry = door.queue.find(resource).entry
     # The file is open again, but a claim would still be refused by the ledger.
     finished = entry is not None and not entry.task.is_done and entry.why_not is WhyNot.DONE
-    again = Hint(
-        "claim",
-        {"resources": [resource.text], "reopen": True},
-        "the ledger lists it as completed; to reopen it",
-    )
+    given = {"resources": [resource.text], "reopen": True}
+    again = Hint("claim", given, "the ledger lists it as completed; to reopen it")
     already = f"the status in {file} is {printable(new.word)} already"
     return changed(
         answer,

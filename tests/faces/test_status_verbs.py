@@ -37,6 +37,7 @@ def test_start_needs_a_task(ada: Desk) -> None:
         assert (ran.code, ran.out) == (7, ""), argv
         check_words(ran.err)
     assert ada.run("set", "F005", "done").code == 7, "done of what is no task is `done`"
+    check_words(ada.run("start", "a,b").err)
     # Refused as it was typed, before or after the words are read.
     for typed in ((), ("F001", "1h"), ("F001", "--session"), ("",), ("F001", "--takeover")):
         check_words(ada.run("start", *typed).err)

@@ -122,6 +122,12 @@ def test_what_is_in_a_submodule_is_claimed_there(jo: Path) -> None:
     assert ask(jo, "claim", "lib/submarine")["lease"]["resource"] == "lib/submarine"
 
 
+def test_no_verb_of_tasks_suggests_a_path(jo: Path) -> None:
+    for words in (("start", "Makefile"), ("set", "a,b", "todo"), ("add", "x", "--id", "a,b")):
+        refused = typed(jo, *words)
+        assert (refused.returncode > 0, "path:" in refused.stderr) == (True, False), words
+
+
 # --- what may be finished ------------------------------------------------------------------------
 
 
