@@ -21,10 +21,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from gitlease.core.errors import GitleaseError, NotFound, PolicyRefused, UsageError, shown
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    NotFound,
+    PolicyRefused,
+    UsageError,
+    shown,
+)
 from gitlease.core.frozen import replace
 from gitlease.core.instant import utc_text
 from gitlease.core.lease import Lease, LeaseView, State, same_person
+from gitlease.core.ledger import Ledger
 from gitlease.core.resources import MAX_LENGTH, escape, fold, parse, parse_resource, path_resource
 from gitlease.faces.http.compat import (
     CompatAnswer,
@@ -169,14 +177,24 @@ def _locks(asked: CompatRequest) -> list[tuple[Lock, LeaseView]]:
     if asked.gateway.lock_ttl is not None and WRITE in asked.caller.scopes:
         renew_locks(asked.gateway, asked.caller.email)
     door = asked.door()
-    look, now = door.ledger.look(), door.now()
-    views = door.ledger.views_in(look.head, [x for x in look.leases if x.patterns], look.moment)
-    current = (x for x in views if x.is_current(now))
+    (head, leases), _ = door.ledger.read(lambda head: (head, _of_paths(head.ledger)))
+    now = door.now()
+    current = (x for x in door.ledger.views_in(head, leases) if x.is_current(now))
     # The client unlocks none of two locks of one file, so a lease of the file itself counts alone.
     every = [(lock, view) for view in current for lock in locks_of(view)]
     every.sort(key=lambda x: "-" not in x[0]["id"])
     alone = {(lock["path"], view.holder): (lock, view) for lock, view in every}
     return sorted(alone.values(), key=lambda x: _place(x[0]))
+
+
+def _of_paths(ledger: Ledger | None) -> list[Lease]:
+    """The leases of paths, but for damaged ones: these keep no other from being listed."""
+    if ledger is None:
+        return []
+    try:
+        return ledger.leases_with_paths()
+    except Invalid:
+        return [x for x in ledger.every_lease() if x.patterns]
 
 
 def _page(locks: list[Lock], asked: Mapping[str, Any]) -> tuple[list[Lock], dict[str, str]]:
@@ -259,12 +277,10 @@ def keep_locks(gateway: Gateway) -> float:
     if (head := gateway.store.known(gateway.layer)) is None or head.ledger is None:
         return SHORTEST_PAUSE
     now = gateway.clock.now().wall_ms
-    # Those that are damaged keep no other from being renewed.
-    locks = [x for x in head.ledger.every_lease() if x.patterns and is_lock(x)]
     holders = {
         x.holder
-        for x in locks
-        if x.state is State.ACTIVE and 0 < x.expires_at - now < FRESH * x.duration_ms
+        for x in _of_paths(head.ledger)
+        if is_lock(x) and x.state is State.ACTIVE and 0 < x.expires_at - now < FRESH * x.duration_ms
     }
     for holder in sorted(holders):
         renew_locks(gateway, holder)
