@@ -17,9 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
-from typing import TypeGuard
 
 import pytest
 from support.fences import clean_env
@@ -96,67 +94,6 @@ PURE = {"core": IMPURE | {"random"}, "engine": IMPURE}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 CLOCKS = {"now", "utcnow", "today"}
 HEAVY = {"yaml", "rich"}
-SHORTEST, LONGEST = 150, 800  # lines: a module is what one reads for one question
-# What may only shrink. Whoever needs more says why in the commit, and takes it from somewhere.
-LINES = {  # of each package, without those of comment
-    "gitlease": 322,
-    "check": 2_619,
-    "core": 5_962,
-    "engine": 6_623,
-    "faces": 13_673,
-    "gateway": 1_278,
-    "git": 3_646,
-    "guard": 2_604,
-    "install": 2_045,
-    "push": 1_678,
-    "runs": 2_755,
-    "server": 1_004,
-    "settings": 1_641,
-    "store": 4_102,
-    "tasks": 3_116,
-    "verbs": 5_937,
-    "verify": 299,
-    "wiring": 2_805,
-}
-PARAMETERS = ("expect_holder", "takeover", "reopen")  # of ``claim``: in the table, and its rules
-# Other things by the same name.
-NAMESAKES = {
-    ("gitlease.core.moves.transitions", "takeover"),  # a rule of the step log
-    ("gitlease.verify.replay", "takeover"),  # a noun of a sentence
-}
-WORDS = frozenset(  # that name a role in a sentence, not the thing
-    (
-        "said",
-        "told",
-        "one",
-        "found",
-        "stood",
-        "gone",
-        "left",
-        "apart",
-        "around",
-        "going",
-        "came",
-        "own",
-    )
-)
-QUESTIONS = ("What", "Whose", "Who", "Where", "Whether")  # no docstring begins with one of these
-MOST = {
-    "imports from modules in tests": 20,
-    # gitlease's stand in snapshots: these are git's, of files, or were written by the test itself
-    "sentences in assertions of tests": 130,
-    "modules": 189,
-    "modules of few lines": 14,
-    "imports in functions": 68,
-    "blocks for types alone": 8,
-    "names that tell a role": 334,
-    "private functions used once": 578,
-    "modules that name expect_holder": 9,
-    "modules that name takeover": 8,
-    "modules that name reopen": 8,
-    "readers of YAML": 1,
-    "modules that lock": 2,
-}
 
 
 @dataclass(frozen=True)
@@ -407,94 +344,6 @@ def test_heavy_imports_happen_where_they_are_used() -> None:
     )
 
 
-def test_no_module_is_too_long() -> None:
-    told(
-        f"{module} has {lines} lines; more than {LONGEST} answers more than one question"
-        for module, file in MODULES.items()
-        if (lines := lines_in(file)) > LONGEST
-    )
-
-
-def lines_in(file: Path) -> int:
-    """Count the lines of a file, without those of comment: a reason must not cost its place."""
-    return sum(not x.lstrip().startswith("#") for x in file.read_text("utf-8").splitlines())
-
-
-def counted(module: str) -> Counter[str]:
-    """Count a module's exceptions to the laws that do not bind yet."""
-    text, found = MODULES[module].read_text(encoding="utf-8"), Counter[str](modules=1)
-    every = nodes_of(tree_of(module))
-    functions = [x for x in every if isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inner = {x for function in functions for x in ast.walk(function)}
-    imports = {x.target.partition(".")[0] for x in imports_of(module, tree_of(module))}
-    used = Counter(x.id if isinstance(x, ast.Name) else x.attr for x in every if _is_use(x))
-    blocks = (x.test for x in every if isinstance(x, ast.If))
-    is_short = 0 < text.count("\n") < SHORTEST and MODULES[module].name != "__init__.py"
-    found["modules of few lines"] = is_short
-    found["imports in functions"] = sum(isinstance(x, ast.Import | ast.ImportFrom) for x in inner)
-    found["blocks for types alone"] = sum("TYPE_CHECKING" in ast.unparse(x) for x in blocks)
-    found["private functions used once"] = sum(
-        used[x.name] == 1 for x in functions if x.name.startswith("_") and x.name[1:2] != "_"
-    )
-    names = {*chain.from_iterable(map(names_in, every))}
-    for word in PARAMETERS:
-        is_named = names & {word, word.title().replace("_", "")}
-        found[f"modules that name {word}"] = bool(is_named) and (module, word) not in NAMESAKES
-    found["names that tell a role"] = sum(
-        x.strip("_") in WORDS for x in chain.from_iterable(map(given_by, every))
-    )
-    found["readers of YAML"] = "yaml" in imports
-    found["modules that lock"] = bool(imports & {"fcntl", "filelock"} or "O_EXCL" in text)
-    return found
-
-
-def given_by(node: ast.AST) -> Iterator[str]:
-    """The name that a node gives to something: a variable, a parameter, a function, a class."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-
-
-def test_docstrings_begin_with_a_verb_or_with_the_thing() -> None:
-    kinds = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    told(
-        f"{module}: {text.splitlines()[0]}"
-        for module in MODULES
-        for node in nodes_of(tree_of(module))
-        if isinstance(node, kinds)
-        if (text := ast.get_docstring(node) or "").partition(" ")[0] in QUESTIONS
-    )
-
-
-def names_in(node: ast.AST) -> Iterator[str]:
-    """The names in a node, and a string that may be one; those of imports among them."""
-    for field in ("id", "arg", "attr", "name", "value"):
-        if isinstance(name := getattr(node, field, None), str):
-            yield name
-
-
-def _is_use(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
-    return isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
-
-
-def test_what_may_only_shrink_has_not_grown() -> None:
-    lines, found = Counter[str](), Counter[str]()
-    for module, file in MODULES.items():
-        inside = file.relative_to(PACKAGE).parts
-        package = inside[0] if len(inside) > 1 else "gitlease"
-        lines[package] += lines_in(file)
-        found += counted(module)
-    told(
-        f"{name}: {number}, and there were {most[name]}"
-        for counts, most in ((lines, LINES), (found, MOST))
-        for name, number in counts.items()
-        if number > most[name]
-    )
-
-
 # Refusals and hints of rooms below the verbs that name an option or a command, by their module:
 # a server's administrator has no other door.
 COMMANDS = {"gitlease.install.server": 1}
@@ -656,38 +505,6 @@ def test_what_a_package_exports_is_there_and_is_used() -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
     told(f"nobody uses {n} of {p}" for p, n in exported - used - taken if p != "gitlease")
-
-
-def test_tests_import_from_packages() -> None:
-    """So that modules may be merged and split; what only the module has is private or patched."""
-    modules = [
-        (file, node.module)
-        for file, tree in trees_of_tests().items()
-        for node in nodes_of(tree)
-        if isinstance(node, ast.ImportFrom)
-        and node.module in MODULES
-        and MODULES[node.module].name != "__init__.py"
-        and package_of(node.module) not in ("door", "testing")
-    ]
-    assert len(modules) <= MOST["imports from modules in tests"], modules
-
-
-def sentences_in(tree: ast.Module) -> Iterator[str]:
-    """Texts of three words or more that a test's assertions hold word by word, but no commands."""
-    for node in nodes_of(tree):
-        held = getattr(node, "test", None) if isinstance(node, ast.Assert) else None
-        if isinstance(node, ast.keyword) and node.arg == "match":
-            held = node.value
-        for part in ast.walk(held) if held else ():
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                words, blanks = re.findall(r"[A-Za-z']{2,}", part.value), part.value.count(" ")
-                if len(words) > 2 and blanks > 1 and not part.value.startswith(("--", "git ")):
-                    yield part.value
-
-
-def test_sentences_stand_in_snapshots() -> None:
-    found = [text for tree in trees_of_tests().values() for text in sentences_in(tree)]
-    assert len(found) <= MOST["sentences in assertions of tests"], found
 
 
 # --- the rules themselves --------------------------------------------------------------------
