@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of these tests."""
     config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
+    config.addinivalue_line("markers", "default: always runs by default, and is never sampled")
     config.addinivalue_line("markers", "one_in(n): of its variants the others are slow")
     config.addinivalue_line("markers", "sampled(n): of the tests here the others are slow")
     config.addinivalue_line(
@@ -57,6 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
     class that has the mark (the nearest one counts: ``sampled(1)`` are all of a test), and so each
     story is one of ``STORIES``; what is slow already does not count. The same ones every time.
+
+    A test marked ``default`` always runs by default and does not count for any sample.
 
     ``-m slow`` runs two of three of the others, and of what is slow by itself all but the larger
     budgets: of tests marked ``nightly(n)`` one in n, of those marked ``nightly`` none. The rest
@@ -79,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.nightly)
 
     for item in items:
+        if item.get_closest_marker("default"):
+            continue
         test = (str(item.path), item.name.partition("[")[0])
         marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
         nearest = [*item.iter_markers_with_node("sampled")][:1]
