@@ -178,8 +178,8 @@ def release(
     """Drop the caller's leases of these resources and retire its edges; all or none.
 
     Succeeds even with nothing to drop. A status of in progress goes back to to do, unless
-    ``keep_status``. The caller's name leaves a task file of this clone even while
-    another person has the lease.
+    ``keep_status``. Raises LeaseHeld for what another person has, even if it was the caller's
+    before; the caller's own name leaves the task file of this clone all the same.
     """
     wanted = several(resources)
     planned: list[Planned] = []
@@ -211,18 +211,15 @@ def release(
             answer = replace(answer, edge="kept", edge_in=("file",))
         return replace(answer, warnings=(*answer.warnings, *warnings))
     except LeaseHeld as refusal:
-        who = refusal.views[0].holder if refusal.views else refusal.whose
-        others = who is not None and not same_person(who, session.actor.holder)
-        if who is None or not others or len(wanted) != 1 or note is not None:
+        if len(wanted) != 1:
             raise
-        retired = _retire_edge(session, wanted[0], refusal, who, commit)
-        if retired is None and taken_from(session, wanted[0]) is None:
-            raise
-        # Whoever's lease was ended by others may release it as often as they like.
-        nothing = f"nothing to release: {who} has {wanted[0]} now"
-        return retired or Answer(
-            status="released", changed=False, warnings=(*refusal.warnings, nothing)
-        )
+        raise _without_own_edge(session, wanted[0], refusal, commit) from None
+
+
+def check_release(session: LedgerSession, resource: Resource, *, scope: str | None = None) -> None:
+    """Raise LeaseHeld if a release of this would be refused; change nothing."""
+    op = Release(id=fresh_id(), actor=session.actor, resource=resource, scope=scope)
+    session.read(lambda head: session.transaction.decided(head, [op]))
 
 
 def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
@@ -330,21 +327,28 @@ def release_all(
     return in_every(layers, "released", of_layer)
 
 
-def _retire_edge(
-    session: LedgerSession, resource: Resource, refusal: LeaseHeld, who: str, commit: bool | None
-) -> Answer | None:
+def _without_own_edge(
+    session: LedgerSession, resource: Resource, refusal: LeaseHeld, commit: bool | None
+) -> LeaseHeld:
+    """Return the refusal to release what another person has, after a cleanup.
+
+    The caller's own name left in this clone's task file is removed, and the refusal says so.
+    """
+    who = refusal.views[0].holder if refusal.views else refusal.whose
+    if who is None or same_person(who, session.actor.holder):
+        return refusal
     edges, people = session.edges, session.edges.rules.people
     (planned,) = edges.plan_end([resource], keep_status=True)
     # A name that stands for both the caller and the holder stays.
     if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):
-        return None
+        return refusal
     edges.check([planned], commit=commit)
     written = _write_without_ledger(session, planned, resource, commit)
-    said = f"{who} still holds {resource}: only your name in this clone's task file was removed"
-    warnings = (*refusal.warnings, said)
-    return Answer(
-        status="released", edge="removed", written=written, changed=False, warnings=warnings
-    )
+    files = ", ".join(x.change.file for x in written if x.changed)
+    if not files:  # task files are not written here
+        return refusal
+    removed = f"your name was removed from {files}; {who} keeps {resource}"
+    return refusal.with_(warnings=(*refusal.warnings, removed))
 
 
 def taken_from(session: LedgerSession, resource: Resource) -> Event | None:

@@ -35,7 +35,7 @@ from gitlease.core.errors import (
 from gitlease.core.instant import moment_of, parse_duration
 from gitlease.core.lease import Lease, LeaseView, State
 from gitlease.core.resources import Resource, fold, name_resource, parse_scope, reads_as_name
-from gitlease.engine.acts import taken_from
+from gitlease.engine.acts import check_release, taken_from
 from gitlease.engine.answers import EndedLease
 from gitlease.engine.stepping import read_leases
 from gitlease.faces.http.compat import (
@@ -194,9 +194,13 @@ def release(asked: CompatRequest) -> CompatAnswer:
     try:
         active = _active_lease(asked)
     except NotFound:
-        # A second DELETE succeeds like the first, and so does that of a lease that was taken.
-        if taken_from(_door(asked).ledger, _resource(asked)) is None:
+        # A second DELETE succeeds like the first. That of a lease that was taken does, too, unless
+        # another has the scope now: then it is refused like any release of theirs.
+        door, resource = _door(asked), _resource(asked)
+        taken = taken_from(door.ledger, resource)
+        if taken is None:
             raise
+        check_release(door.ledger, resource, scope=taken.scope)
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
     terms = {"resources": [active.resource], "scope": active.scope}
     result = carry_out("release", _door(asked), **terms)
