@@ -63,7 +63,7 @@ from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
 from gitlease.settings.schema import Location, Tasks
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_commit import UserGit
-from gitlease.tasks.edit import edit_task
+from gitlease.tasks.edit import change_file, edit_task, read_place
 from gitlease.tasks.files import merged
 from gitlease.tasks.scan import MAX_BYTES, printable
 
@@ -140,6 +140,8 @@ class Lander:
         self._replay = Replay(self._git)
         self._watcher = HeadWatcher(session)
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
+        self._plain: bytes | None = None  # that file without its edge, once it was taken out
+        self._changed_before = frozenset[str]()
         self._stash = ""  # a word for git, where something is not committed
 
     def land(self, resource: Resource | None = None) -> Landed:
@@ -187,7 +189,8 @@ class Lander:
         # The check and the line of waiters may take longer than the lease lasts.
         with self._keep(resource):
             landed = self._carry_out()
-        return replace(landed, warnings=(*forgotten, *landed.warnings))
+        late = self._written_meanwhile()
+        return replace(landed, warnings=(*forgotten, *landed.warnings, *late))
 
     # --- what, and where ------------------------------------------------------------------------
 
@@ -262,17 +265,19 @@ class Lander:
         """Raise Invalid for changes that are not committed; a warning of new files."""
         # The caller's edges need not be: the task's lands, and those of others stay as they are.
         git, actor = self._git, self._session.actor
-        listing = git.ask("diff", "--name-only", "-z", "HEAD", "--", what="git cannot compare")
-        changed = [os.fsdecode(x) for x in listing.split(b"\0") if x]
+        changed = self._changed("HEAD")
         self._stash = "--autostash " if changed else ""
         tasks = {x.file: x for x in self._session.edges.files.read().tasks} if changed else {}
         held = {x.resource for x in view.leases if x.same_holder(actor)}
         refused = [x for x in changed if x not in tasks or tasks[x].resource not in held]
         for file in changed:
             if file in tasks and tasks[file].resource == self._resource:
-                with open(os.path.join(git.toplevel, file), "rb") as opened:
-                    self._edge = (file, opened.read(MAX_BYTES + 1))
+                self._edge = (file, read_place(git.toplevel, file))
                 refused += [file] * (not self._is_edge_alone(tasks[file], "HEAD", self._edge[1]))
+        # The move of the branch would drop what is staged and in no commit and no file.
+        if staged := self._changed("--cached"):
+            refused += sorted((staged.keys() & self._changed().keys()) - {*refused})
+        self._changed_before = frozenset(changed)
         if refused:
             raise Invalid(
                 f"not committed, so it would not land: {listed(refused)}",
@@ -280,6 +285,20 @@ class Lander:
             )
         new = unknown_files(self._repository)
         return [f"not in git, so it does not land: {listed(new)}"] if new else []
+
+    def _changed(self, *against: str) -> dict[str, None]:
+        """The files that differ between two of HEAD, the index and the work tree, as git diff."""
+        words = ("diff", "--name-only", "-z", *against, "--")
+        listing = self._git.ask(*words, what="git cannot compare")
+        return dict.fromkeys(os.fsdecode(x) for x in listing.split(b"\0") if x)
+
+    def _written_meanwhile(self) -> list[str]:
+        """Warn of changes that were made during the landing, and are no part of it."""
+        with suppress(GitleaseError):
+            edge = {self._edge[0]} if self._edge is not None else set[str]()
+            if late := [x for x in self._changed("HEAD") if x not in self._changed_before - edge]:
+                return [f"changed during the landing, so the change did not land: {listed(late)}"]
+        return []
 
     # --- carrying it out ------------------------------------------------------------------------
 
@@ -297,18 +316,17 @@ class Lander:
             way = hint("once the remote answers: {}", "land", resource=self._resource.text)
             raise error.with_(hints=(*error.hints, way)) from None
         except BaseException as error:
-            is_back = self._go_back()
+            kept = self._go_back()
             self._line.leave()
-            if is_back or not isinstance(error, GitleaseError):
+            if not kept or not isinstance(error, GitleaseError):
                 raise
-            name, was = self._branch.removeprefix("refs/heads/"), self._head[:12]
-            moved = f"files changed meanwhile: {name} stays as it is, and was at {was} before"
-            raise error.with_(hints=(*error.hints, moved)) from None
+            raise error.with_(hints=(*error.hints, kept)) from None
 
     def _try(self) -> Landed | None:
         self._fetch()
         onto = commit_of(self._repository, self._ref)
         tip = self._finished(onto, self._brought(onto))
+        self._take_out_edge()
         self._move(tip)
         self._check()
         if not self._options.push:
@@ -460,13 +478,46 @@ class Lander:
 
     # --- the work tree --------------------------------------------------------------------------
 
+    def _take_out_edge(self) -> None:
+        """Give the task's file its committed text, as git would not move over a changed file.
+
+        Raises Invalid if anything else was written into it since the landing began.
+        """
+        if self._edge is None or self._plain is not None:
+            return
+        file, edge = self._edge
+        self._plain = self._git.checked_out("HEAD", file)
+        if not self._replace(file, edge, self._plain):
+            self._plain = None
+            raise Invalid(
+                f"{printable(file)} changed while it waited to land",
+                hints=("commit the change, or put it aside with git stash, and land then",),
+            )
+        # Not quietly: only then does every git note that the file is as the index has it.
+        words = ("-c", "reset.quiet=false", "reset", "HEAD", "--", file)
+        self._git.ask(*words, what="git cannot read the work tree")
+
+    def _replace(self, file: str, old: bytes, new: bytes) -> bool:
+        """Return whether a file has its new text, which replaces only the old one."""
+        found = b""
+
+        def change(data: bytes) -> bytes:
+            nonlocal found
+            found = data
+            return new if data == old else data
+
+        aside = os.path.join(self._git.state, "tasks")  # where other edits have theirs
+        make_folder(aside)
+        change_file(self._git.toplevel, file, change, aside=aside)
+        return found in (old, new)
+
     def _move(self, tip: str) -> None:
         """Move the branch, the index and the work tree to a commit."""
-        git = self._git
-        if self._edge is not None:
-            # git would not move over a changed file; the edge is in what lands, or is put back.
-            git.ask("checkout", "-q", "HEAD", "--", self._edge[0], what="git cannot check out")
-        if git.tip() != (self._branch, tip):
+        git, name = self._git, self._branch.removeprefix("refs/heads/")
+        if git.tip() != (self._branch, self._at):  # what was committed meanwhile would be lost
+            again = hint("to land what is there now: {}", "land", resource=self._resource.text)
+            raise Invalid(f"something else has moved {name}: nothing has landed", hints=(again,))
+        if tip != self._at:
             # --keep refuses where a file of the user's would be lost.
             result = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
             if result.code != 0:
@@ -475,17 +526,27 @@ class Lander:
                 raise Invalid(why, hints=(way,))
             self._at = tip
 
-    def _go_back(self) -> bool:
-        """Restore branch and work tree, unless something else moved them. Never fails; whether."""
+    def _go_back(self) -> str:
+        """Restore branch and work tree, but for what changed meanwhile. Never fails.
+
+        Returns a sentence about what was kept, ``""`` if everything is as it was.
+        """
+        if self._at == self._head and self._plain is None:
+            return ""
+        name, was = self._branch.removeprefix("refs/heads/"), self._head[:12]
         with suppress(GitleaseError, OSError):
-            # A check may have made commits, which must not be reset away.
-            if self._git.tip() == (self._branch, self._at):
-                self._move(self._head)
-                if self._edge is not None:
-                    with open(os.path.join(self._git.toplevel, self._edge[0]), "wb") as file:
-                        file.write(self._edge[1])
-                return True
-        return False
+            self._move(self._head)
+            if self._edge is None or self._plain is None:
+                return ""
+            file, edge = self._edge
+            if self._replace(file, self._plain, edge):
+                return ""
+            return f"{printable(file)} changed meanwhile and is kept as it is, without your edge"
+        kept = f"{name} stays as it is, and was at {was} before"
+        with suppress(GitleaseError):
+            if changed := self._changed("HEAD"):
+                return f"changed meanwhile and kept: {listed([*changed])}; so {kept}"
+        return kept
 
     def _check(self) -> None:
         """Run the check, and keep the place in line meanwhile. Raises CheckFailed."""

@@ -18,7 +18,7 @@ from gitlease.engine.ports import TaskChange
 from gitlease.git.files import Unreadable
 from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, GitObjects, objects_of
-from gitlease.git.repository import TIMEOUT, Repository, is_on, reason_of
+from gitlease.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
 from gitlease.git.run import GitResult, run_git
 from gitlease.settings.schema import Tasks
 from gitlease.store.private_store import make_folder
@@ -136,6 +136,11 @@ class UserGit:
         for line in self.ask(*words, what=f"{what} cannot be read").split(b"\0")[:-1]:
             about, _, path = line.partition(b"\t")
             yield os.fsdecode(path), about.decode().split()
+
+    def checked_out(self, commit: str, file: str) -> bytes:
+        """Return the bytes that a checkout of a commit would write into a file: with filters."""
+        what = f"{printable(file)} cannot be read as a checkout would write it"
+        return self.ask("cat-file", "--filters", f"{commit}:{file}", what=what, timeout=CHECKOUT)
 
     def write(self, contents: Collection[bytes]) -> list[str]:
         """Write blobs into the user's repository; their ids."""
