@@ -14,6 +14,10 @@ from gitlease.core.resources import Resource
 LONGEST_SHOWN = 100
 LONGEST_EMAIL = 254
 _EMAIL = re.compile(r"[^\s@]+@[^\s@]+")
+# What people and templates write in the place of a name while a task has no assignee.
+PLACEHOLDERS = frozenset(
+    ("", "~", "-", "--", "–", "—", "n/a", "tbd", "tba", "null", "none", "nobody", "no one")
+) | {"unassigned", "not assigned"}
 
 
 class Progress(Enum):
@@ -113,7 +117,7 @@ class People:
         """The name to write for a holder. Invalid if the map gives it to somebody else."""
         for email, name in self.names.items():
             if same_person(email, holder):
-                return name
+                return _name_of_somebody(name, holder)
         name = handle_of(holder) if self.handles else holder
         others = self._mapped_to(name)
         # Written all the same it would be read as theirs.
@@ -154,6 +158,23 @@ class People:
 def handle_of(holder: str) -> str:
     """``@localpart`` of an email: how Backlog.md calls people."""
     return "@" + holder.partition("@")[0]
+
+
+def _name_of_somebody(name: str, holder: str) -> str:
+    if not means_nobody(name):
+        return name
+    raise Invalid(
+        f"people calls {holder} {printable(name)}, which means nobody in task files",
+        hints=(f"give {holder} another name under people in .gitlease.yaml",),
+    )
+
+
+def means_nobody(name: str) -> bool:
+    """True for a placeholder, such as ``TBD``: the task is assigned to nobody.
+
+    A leading @ makes it a name: ``@none`` is the handle of none@example.com.
+    """
+    return person_key(name.strip()) in PLACEHOLDERS
 
 
 def same_name(one: str, other: str) -> bool:

@@ -237,7 +237,7 @@ class Edges:
         ``again``: even if the work tree has the edge already, since a commit may lack it.
         """
         # Without a holder nothing is written: this only shows whether the file can be edited.
-        people, name = self.rules.people, self.rules.people.name_of(self.holder or "nobody")
+        people, name = self.rules.people, self.rules.people.name_of(self.holder or "somebody")
         mine, outdated = self._mine(task)
         others = () if mine else people.others(task.assigned, self.holder)
         # Only a reopened task gets here, and it must not go on reading as done.

@@ -23,7 +23,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from gitlease.core.edge import EdgeEdit, Task, same_name
+from gitlease.core.edge import EdgeEdit, Task, means_nobody, same_name
 from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import replace
 from gitlease.core.resources import Resource, fold
@@ -163,6 +163,14 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
     if new is not None and any(same_name(text, new) for text in there):
         new = None
     # One step a call: after each the text is parsed again, so that every place is right.
+    if field and new is not None:
+        # A placeholder such as TBD makes room for the first name; beside a name it would be one.
+        for number, item in enumerate(items):
+            if item.says_something and means_nobody(item.text):
+                if len(there) > 1:
+                    return _remove(document, field, number)
+                _check_plain_and_find_colon(document, field)
+                return _write_item(document, item, _quoted_like_others(document, new, items))
     for number, item in enumerate(items):
         if field and item.says_something and leaves(item.text, edit):
             if new is None:
@@ -401,7 +409,9 @@ def _edit(data: bytes, before: tuple[Document, Task], tasks: Tasks, edit: EdgeEd
             document = _open(data, file, tasks)[0]
             changed = _with_text(data, document, set_status(document, field, edit.status))
         field = names["assigned"]
-        for _ in task.assigned or ("",):  # one name at a time
+        assigned = before[0].fields.get(field)
+        # One name at a time; the last step finds nothing left to do.
+        for _ in range(1 + len(assigned.items if assigned else ())):
             document = _open(changed, file, tasks)[0]
             changed = _with_text(changed, document, assign(document, field, edit))
         if _assigned_after(task.assigned, edit) == task.assigned:

@@ -16,7 +16,7 @@ from datetime import datetime
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from gitlease.core.edge import Progress, Task, printable
+from gitlease.core.edge import Progress, Task, means_nobody, printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources import Resource, escape, fold, name_resource
@@ -41,6 +41,7 @@ from gitlease.settings.text import (
 from gitlease.tasks.edit import create_file, scalar
 from gitlease.tasks.reading import (
     MAX_DEPTH,
+    as_written,
     field_names,
     find_front,
     is_yaml,
@@ -351,7 +352,10 @@ class TaskForm:
         if value and isinstance(value, str):
             return [f"{key}: {_styled(value, node)}"]
         if not value:
-            if node is not None and (node.text or node.shape is Shape.MAP):
+            is_form = (
+                key == self._names["assigned"] and node and means_nobody(as_written(node).text)
+            )
+            if node is not None and (node.text or node.shape is Shape.MAP) and not is_form:
                 return []  # a value of that task alone
             blank = "[]" if node is None or node.nodes else self._text[node.start : node.end]
             return [f"{key}: {blank}".rstrip()]

@@ -189,6 +189,10 @@ _LISTED = re.compile(
 _AT = re.compile(r"(?<![^\s\[,])@")
 _LISTED_AT = re.compile(r"(?m)^([ \t]*-[ \t]+)@")
 _STAND_IN = "\ue000"
+# `assigned: -` means nobody to people, but YAML has no such value; this stand-in reads as one.
+_LONE_DASH = re.compile(r"(?m)^([\w.-]+:[ \t]+)-(?=[ \t]*(?:[ \t]#.*)?\r?$)")
+_DASH_STAND_IN = "\ue001"
+_STAND_INS = str.maketrans({_STAND_IN: "@", _DASH_STAND_IN: "-"})
 
 
 class FieldForm(Enum):
@@ -269,9 +273,7 @@ def read_document(
     if front is None:
         return None
     try:
-        text = _UNQUOTED.sub(lambda x: x[1] + _AT.sub(_STAND_IN, x[2]), front.text)
-        text = _LISTED.sub(lambda x: _LISTED_AT.sub(rf"\1{_STAND_IN}", x[0]), text)
-        root, end = read_yaml(text, max_depth=MAX_DEPTH + 1)
+        root, end = read_yaml(as_yaml(front.text), max_depth=MAX_DEPTH + 1)
     except BadYaml as error:
         if not is_yaml(file) and not looks_like_fields(data[front.begin : front.end]):
             return None
@@ -297,10 +299,18 @@ def read_document(
     return document
 
 
-def _with_at(node: Node) -> Node:
-    if _STAND_IN not in node.text:
+def as_yaml(text: str) -> str:
+    """The text with stand-ins for what people write although it is not YAML; places stay."""
+    text = _UNQUOTED.sub(lambda x: x[1] + _AT.sub(_STAND_IN, x[2]), text)
+    text = _LISTED.sub(lambda x: _LISTED_AT.sub(rf"\1{_STAND_IN}", x[0]), text)
+    return _LONE_DASH.sub(rf"\1{_DASH_STAND_IN}", text)
+
+
+def as_written(node: Node) -> Node:
+    """A single value with what ``as_yaml`` replaced put back."""
+    if _STAND_IN not in node.text and _DASH_STAND_IN not in node.text:
         return node
-    return node._replace(text=node.text.replace(_STAND_IN, "@"))
+    return node._replace(text=node.text.translate(_STAND_INS))
 
 
 def outline(document: Document, without: Collection[str]) -> list[object]:
@@ -338,14 +348,14 @@ def _take(document: Document, key: Node, value: Node, number: int) -> None:
 def _values(document: Document, value: Node) -> tuple[FieldForm, list[Node]]:
     _check_plain(document, value)
     if value.shape is Shape.TEXT:
-        return FieldForm.SCALAR, [_with_at(value)]
+        return FieldForm.SCALAR, [as_written(value)]
     if value.shape is not Shape.LIST:
         return FieldForm.OTHER, []
     items = []
     for item in value.nodes:
         if item.shape is Shape.TEXT:
             _check_plain(document, item)
-            items.append(_with_at(item))
+            items.append(as_written(item))
         else:
             document.fault(item.start, "an entry must be a single value")
     return FieldForm.FLOW if value.flow else FieldForm.BLOCK, items
@@ -466,7 +476,7 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         title=single("title", MAX_TITLE),
         status=status,
         progress=_progress(status, tasks),
-        assigned=tuple(item.text for item in several("assigned")),
+        assigned=tuple(x.text for x in several("assigned") if not edge.means_nobody(x.text)),
         priority=single("priority"),
         depends_on=tuple(item.text for item in several("depends_on")),
         paths=tuple(_path(document, item) for item in several("paths")),

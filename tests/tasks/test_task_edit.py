@@ -179,7 +179,7 @@ def test_a_new_name_takes_the_place_and_form_of_the_old(before: str, after: str)
 
 
 TRICKY = r"""
-@jo no Null ~ 12 1e3 0x1f 1:30 2026-11-20 - * [a] {a} a,b &a !a %a ? << = o'neil a"b \ | > a: :a `a
+@jo no Nan ~/ 12 1e3 0x1f 1:30 2026-11-20 -a * [a] {a} a,b &a !a %a ? << = o'neil a"b \ | > a: :a `a
 .5 .inf nan yes off --- ..."""
 
 
