@@ -7,6 +7,7 @@ next command finishes or forgets the rest, depending on the ledger.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -20,6 +21,7 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskProblem
 
 T = TypeVar("T", bound=Hashable)
+UNTRACKED = "the default branch"  # of which this clone has no copy that git fetch updates
 NEAR = 3  # suggestions for an unknown name
 REOPEN = hint("to claim a finished task again, use {}", reopen=True)
 BY_INIT = hint(
@@ -59,7 +61,8 @@ class Planned:
     ``others`` are the assignees in the file if the caller is not among them, ``mine`` the caller's
     names there, and ``outdated`` names of others that a claim removes on the way. ``away`` is the
     task on a branch where the work tree lacks it, and ``named`` the places beside the work tree
-    that name some of ``others``, each with those names.
+    that name some of ``others``, each with those names. ``doubt`` says what is unknown of the task
+    on the default branch.
     """
 
     resource: Resource
@@ -72,6 +75,7 @@ class Planned:
     trailer: str = ""
     away: Task | None = None
     named: tuple[tuple[str, tuple[Assignee, ...]], ...] = ()
+    doubt: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -111,7 +115,7 @@ def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]
             what = "so" if len(places) == 1 else ", ".join(x.known for x in names)
             hint = f"{task.file} says {what} in {place or 'this clone'}"
             # Only what another clone may have changed can be fetched.
-            if place not in ("HEAD", place_of(INDEX)):
+            if place not in ("HEAD", place_of(INDEX), UNTRACKED):
                 hint += f"; if it is out of date: git {'fetch' if place else 'pull'}"
             hints.append(hint)
     return tuple(hints)
@@ -147,8 +151,11 @@ class Edges:
         """
         found = self.files.read()
         tasks = {t.resource.key: self._current(t) for t in found.tasks}
+        doubts = [_unknown_branch(why)] if (why := self.files.doubt()) else []
         broken = {key for problem in found.problems for key in problem.keys}
         for ref, listed in self.files.elsewhere(found):
+            if _is_branch(ref):
+                doubts += [_unreadable(x, ref) for x in listed.problems]
             for task in listed.tasks:
                 key = task.resource.key
                 # A broken file here hides its task, whatever other places say of it.
@@ -156,7 +163,8 @@ class Edges:
                     tasks[key] = self._away(task, ref)
                 elif key in tasks and _is_branch(ref):
                     tasks[key] = self._joined(tasks[key], task, ref)
-        return replace(found, tasks=tuple(tasks.values()), nothing="" if tasks else found.nothing)
+        nothing = "" if tasks else found.nothing
+        return replace(found, tasks=tuple(tasks.values()), nothing=nothing, doubts=tuple(doubts))
 
     def _away(self, task: Task, ref: str) -> Task:
         task = replace(self._current(task, ref), ref=ref)
@@ -220,13 +228,17 @@ class Edges:
                 plan = self.claim_of(
                     task, takeover=options.takeover, status=status(task), again=again
                 )
+                plan = replace(plan, doubt=known.doubt(task.resource))
                 planned.append(self._with_elsewhere(plan, away))
             else:
                 meant = away or resource.is_path or options.any_name
                 # What the caller has already was no slip when it was claimed.
                 if not meant and known.required and not self.own_records(resource):
                     raise self.on_a_branch(resource) or known.unknown(resource, any_name=True)
-                planned.append(self._with_elsewhere(Planned(resource=resource), away))
+                # Whoever names it as no task does not ask what a task file says.
+                doubt = "" if options.any_name and not away else known.doubt(resource)
+                plan = Planned(resource=resource, doubt=doubt)
+                planned.append(self._with_elsewhere(plan, away))
         return planned
 
     def claim_of(
@@ -391,6 +403,10 @@ class Edges:
             if p.away is not None and not self.is_own_away(p)
         )
 
+    def doubts(self, planned: Iterable[Planned]) -> tuple[str, ...]:
+        """Warnings of claims that what the default branch says of their tasks is unknown."""
+        return tuple(dict.fromkeys(p.doubt for p in planned if p.doubt))
+
     def is_own_away(self, planned: Planned) -> bool:
         """Return whether a file that is not in this work tree assigns the task to the caller."""
         # An assignment that the caller's own release has outdated counts again with a claim.
@@ -498,8 +514,21 @@ def _is_branch(ref: str) -> bool:
     return ref not in (INDEX, "HEAD")
 
 
+def _unknown_branch(why: str) -> str:
+    return f"{why}, so what it says of tasks is unknown"
+
+
+def _unreadable(problem: TaskProblem, ref: str) -> str:
+    """What is unknown because of a file of the default branch that cannot be used."""
+    file, message = problem.file, problem.message
+    reason = re.sub(rf"^{re.escape(file)}(?::\d+)?:? ", "", message)
+    return f"{file} on {place_of(ref)} cannot be read ({reason}), so its assignee is unknown"
+
+
 def place_of(ref: str) -> str:
     """A place of task files beside the work tree, as messages name it."""
+    if re.fullmatch(r"[0-9a-f]{40,64}", ref):  # its tip is known here, and no ref is
+        return UNTRACKED
     if ref.startswith("refs/heads/"):
         return f"the branch {ref.removeprefix('refs/heads/')}"
     return "the index" if ref == INDEX else ref.removeprefix("refs/remotes/")
@@ -594,12 +623,35 @@ class _Known:
         except Invalid:
             return None
 
+    def doubt(self, resource: Resource) -> str:
+        """What is unknown of a name on the default branch: whether it is assigned, or done."""
+        if resource.is_path:
+            return ""
+        if why := self._edges.files.doubt():
+            return f"{why}, so it is unknown whether {resource} is assigned or done there"
+        for ref in filter(_is_branch, self.places):
+            listed = self.at(ref)
+            found = next((t for t in listed.tasks if t.resource == resource), None)
+            for problem in listed.problems:
+                # A file that cannot be read at all may be this very task.
+                if resource.key in problem.keys or (not problem.keys and found is None):
+                    return _unreadable(problem, ref)
+            if found is not None and found.progress is Progress.OTHER:
+                return (
+                    f"{found.file} on {place_of(ref)} has the status {shown(found.status)}, which "
+                    f"no setting explains, so it is unknown whether {resource} is done there"
+                )
+        return ""
+
     def at(self, ref: str) -> TaskList:
         if ref not in self._read:
             try:
                 self._read[ref] = self._edges.files.read(ref)
-            except (Invalid, NotFound):  # no commit yet, say
+            except NotFound:  # no commit yet, say
                 self._read[ref] = TaskList()
+            except Invalid as error:
+                problem = TaskProblem(place_of(ref), error.message)
+                self._read[ref] = TaskList(problems=(problem,))
         return self._read[ref]
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
@@ -618,6 +670,8 @@ class _Known:
         hints = (
             [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []
         )
+        if doubt := self.doubt(resource):
+            hints.append(doubt)
         if any_name:
             hints.append(CLAIM_ANY)
         message = f"there is no task {resource}: no task file has this id"

@@ -24,7 +24,7 @@ from gitlease import engine
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import (
     Actor,
     Lease,
@@ -268,6 +268,7 @@ class Decisions:
         return self._events.get(key, ())
 
 
+LEARN_EVERY = 60_000  # milliseconds
 T = TypeVar("T")
 
 
@@ -303,6 +304,7 @@ class LedgerSession:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         landed: LandedWork | None = None,
+        learn: Callable[[], object] = lambda: None,
         carry: CarryOut | None = None,
         runs: Callable[[], Runs | None] = lambda: None,
         run_tokens: frozenset[int] = frozenset(),
@@ -310,10 +312,11 @@ class LedgerSession:
     ) -> None:
         """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
         that this process works below, in its session. ``no_holder`` refuses every change.
+        ``learn`` has the clone learn what it lacks of the default branch, and never fails.
         """
         self._no_holder = no_holder
         self._runs, self._run_tokens = runs, run_tokens
-        self.landed = landed
+        self.landed, self._learn = landed, learn
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
@@ -326,6 +329,7 @@ class LedgerSession:
         self._patience = patience
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
+        self._learned: Instant | None = None  # when it last learned of the default branch
         self._settled: Settled | None = None
         self.decisions = Decisions(self)
 
@@ -472,6 +476,7 @@ class LedgerSession:
             # Asked for with the ledger's ref in one connection.
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
+            self.learn_main()
             said = told_by(self.store, head) + self._repair_edges(head)
             if self.is_landing_to_judge():
                 said += engine.settle_landed(self).warnings
@@ -537,6 +542,7 @@ class LedgerSession:
 
         Done once for each step, whose answer carries the messages.
         """
+        self.learn_main()
         if self._settled is None and not self.is_dry:
             self._watch_main_branch()
             settled = self.settled()
@@ -549,6 +555,16 @@ class LedgerSession:
         if self.landed is None or self.completes_landed or self.is_dry:
             return False
         return self.landed.is_to_judge()
+
+    def learn_main(self) -> None:
+        """Learn what this clone lacks of the default branch, for a command that asks the remote.
+
+        Once a minute at most: a process may live long.
+        """
+        now = self.clock.now()
+        if self._learned is None or self._learned.elapsed_at_most(now) >= LEARN_EVERY:
+            self._learned = now
+            self._learn()
 
     def _watch_main_branch(self) -> None:
         if self.landed is not None:

@@ -334,13 +334,15 @@ class TaskList:
     """The readable tasks in the order of their files, and the problems of the others.
 
     ``others`` are files in the place of task files that are no tasks. ``nothing`` says, where there
-    is no task, where tasks were looked for and why nothing counts.
+    is no task, where tasks were looked for and why nothing counts. ``doubts`` say what is unknown
+    of the default branch.
     """
 
     tasks: tuple[Task, ...] = ()
     problems: tuple[TaskProblem, ...] = ()
     others: tuple[str, ...] = ()
     nothing: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def has_tasks(self) -> bool:
@@ -436,6 +438,9 @@ class TaskFiles(Protocol):
     def places(self) -> Sequence[str]:
         """Further places of task files that count, read like refs: the index, HEAD, and the
         default branch of the remote as it was last fetched. Nothing without a work tree."""
+
+    def doubt(self) -> str:
+        """Why nothing is known of the default branch; ``""`` if it is known, or there is none."""
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         """The tasks of these places that the work tree, whose tasks are ``here``, may lack.

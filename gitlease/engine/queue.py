@@ -676,7 +676,7 @@ class TaskQueue:
         next_up = tuple(hand_out(entries))
         nothing = not found.tasks and not found.problems
         problems = (found.nothing or NO_TASKS,) if nothing else problem_messages(found)
-        said = look.warnings + problems
+        said = look.warnings + problems + _first(found.doubts)
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
@@ -783,6 +783,12 @@ def problem_messages(found: TaskList) -> tuple[str, ...]:
     if len(found.problems) > PROBLEMS_SHOWN:
         said.append(f"and {len(found.problems) - PROBLEMS_SHOWN} more task files cannot be used")
     return tuple(said)
+
+
+def _first(doubts: Sequence[str]) -> tuple[str, ...]:
+    more = len(doubts) - PROBLEMS_SHOWN
+    rest = (f"and {more} more task files there cannot be read",) if more > 0 else ()
+    return (*doubts[:PROBLEMS_SHOWN], *rest)
 
 
 def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:

@@ -155,7 +155,7 @@ def change_with_edges(
         edited = [x for x in final if x.edit.remove or x.edit.status or not x.mine]
         written = tuple(Written(x, changed=True) for x in changes_of(edited))
     if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):
-        unwritten += edges.unwritten(final)
+        unwritten += edges.unwritten(final) + edges.doubts(final)
     answer = _answer(session, step, operations, said + unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)

@@ -3,27 +3,61 @@ or nothing at all.
 
 A clone may lack the branch (``--single-branch``), its trees or its blobs (``--filter``). Absence is
 proven by a tree that was read; anything that could not be read is unknown, never absent.
+
+A command that contacts the remote anyway learns what is missing: the name of the default branch
+from the remote's HEAD, and the objects that are wanted of it, by their ids, once for each new
+commit. They go into a private repository beside the clone's own objects: nothing of the user's
+repository changes, and lazy fetching stays off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import Unreadable
+from gitlease.git.files import Unreadable, make_folders, notes_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
     FOLDER,
     GitObjects,
     TreeEntry,
+    fetched_store,
     objects_of,
     read_tree,
+    with_fetched,
 )
-from gitlease.git.repository import Repository, commit_of, main_branch
+from gitlease.git.repository import (
+    BRANCHES,
+    HEADS,
+    SECONDS,
+    USUAL,
+    Repository,
+    as_entry,
+    ask,
+    ask_remote,
+    detail_of,
+    is_id,
+    is_on,
+    lines_as_input,
+    main_of,
+    remote_key,
+    without_secrets,
+)
+from gitlease.git.run import GitResult
 
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder's listing
+MAX_ROUNDS = 16  # fetches for one commit: a clone without trees needs one for each level
+MAX_PACKS = 50  # of the private repository; then it begins again
+MAX_OBJECTS = 60_000  # that one commit may be fetched for
+TIPS, COMPLETE, FAILED = "main tips", "main complete", "main failed"  # kinds of notes
+AGAIN = 60  # seconds after which a remote is asked again
+KEPT_NAME = 200
 
 
 class Presence(Enum):
@@ -46,6 +80,37 @@ class MainFile:
 ABSENT = MainFile(Presence.ABSENT)
 
 
+@dataclass(frozen=True, slots=True)
+class MainBranch:
+    """The default branch of a remote as far as it is known here.
+
+    ``ref`` is this clone's copy of it, ``""`` if it has none; ``commit`` is its tip, ``""`` if the
+    remote has no commit yet. ``name`` is for people. ``why`` says what is unknown of it; with a
+    ``commit`` that only concerns some of its objects.
+    """
+
+    name: str = ""
+    ref: str = ""
+    commit: str = ""
+    why: str = ""
+
+    @property
+    def place(self) -> str:
+        """What readers of task files call it: its ref, else its commit."""
+        return self.ref or self.commit
+
+
+NO_MAIN = MainBranch()
+"""There is no remote, or it has no commit: nothing is on the main branch."""
+
+Missing = Callable[[str], Sequence[str]]
+"""The ids of the objects of a commit that are wanted and are not here, as far as is known."""
+
+Fetch = Callable[[str, str, Sequence[str], Sequence[str], str, float], GitResult]
+"""Fetches from a remote into a private repository, with options and settings, the objects whose
+ids are in a file, within so many seconds."""
+
+
 def _unknown(why: str) -> MainFile:
     return MainFile(Presence.UNKNOWN, why=why)
 
@@ -58,12 +123,10 @@ def read_main_file(
     ``path`` is relative to the root of the repository. A file of more than ``limit`` bytes is
     unknown. Asks no remote.
     """
-    if not remotes:
-        return ABSENT
-    ref = main_branch(repository, remotes)
-    if ref is None:
-        return _unknown(f"the default branch of {remotes[0]} is not in this clone")
-    return read_file_at(repository, commit_of(repository, ref), path, limit=limit)
+    main = known_main(repository, remotes)
+    if main.commit:
+        return read_file_at(repository, main.commit, path, limit=limit)
+    return _unknown(main.why) if main.why else ABSENT
 
 
 def read_file_at(repository: Repository, commit: str, path: str, *, limit: int) -> MainFile:
@@ -88,3 +151,234 @@ def read_file_at(repository: Repository, commit: str, path: str, *, limit: int) 
 
 def _entry(objects: GitObjects, tree: str, name: str) -> TreeEntry | None:
     return next((x for x in read_tree(objects, tree, MAX_TREE) if x.name == name), None)
+
+
+# --- the branch ---------------------------------------------------------------------------------
+
+
+def known_main(repository: Repository, remotes: Sequence[str]) -> MainBranch:
+    """The default branch of the first of these remotes of which one is known. Asks no remote."""
+    if not remotes:
+        return NO_MAIN
+    for ref, commit in filter(None, (main_of(repository, x) for x in remotes)):
+        name = ref.removeprefix("refs/remotes/")
+        return MainBranch(name, ref, commit, _failure(repository, remotes))
+    notes = notes_of(repository.common_dir)
+    for remote in remotes:
+        match notes.get(TIPS, remote_key(repository, remote)):
+            case ["", ""]:
+                return NO_MAIN
+            case [str() as branch, str() as tip] if is_id(tip):
+                name = f"{remote}/{branch}"
+                if _has_commit(repository, tip):
+                    return MainBranch(name, "", tip, _failure(repository, remotes))
+                why = _failure(repository, remotes) or f"{name} is not in this clone"
+                return MainBranch(name, why=why)
+    why = _failure(repository, remotes)
+    return MainBranch(why=why or f"the default branch of {remotes[0]} is not in this clone")
+
+
+def _has_commit(repository: Repository, commit: str) -> bool:
+    try:
+        objects_of(repository).read(commit, COMMIT, MAX_TREE)
+    except Unreadable:
+        return False
+    return True
+
+
+def _failure(repository: Repository, remotes: Sequence[str]) -> str:
+    notes = notes_of(repository.common_dir)
+    found = (notes.get(FAILED, remote_key(repository, x)) for x in remotes)
+    return next((x for x in found if isinstance(x, str) and x), "")
+
+
+def is_partial(repository: Repository) -> bool:
+    """Return whether the clone has only a part of its objects, as ``--filter`` makes it."""
+    config = repository.config
+    if config.get("extensions.partialclone"):
+        return True
+    return any(x.key.endswith(".promisor") and is_on(x.value) for x in config.section("remote"))
+
+
+# --- learning it from the remote ----------------------------------------------------------------
+
+
+def learn_main(
+    repository: Repository,
+    remotes: Sequence[str],
+    *,
+    missing: Missing,
+    purpose: str,
+    fetch: Fetch,
+    now: float,
+    seconds: float = SECONDS,
+    commit: str = "",
+    afresh: bool = False,
+) -> MainBranch:
+    """Learn what this clone lacks of the default branch, from the first of these remotes.
+
+    No contact where nothing is lacking. What failed is tried again after a minute; with ``afresh``
+    at once. ``purpose`` names what is wanted of a commit: what is complete for one purpose is not
+    for another. ``commit`` is a tip that this clone's copy of the branch has not moved on to.
+    Never fails: what stays unknown is in the answer.
+    """
+    main = known_main(repository, remotes)
+    if not remotes:
+        return main
+    remote, notes = remotes[0], notes_of(repository.common_dir)
+    if main.ref:
+        remote = next((x for x in remotes if main.name.startswith(f"{x}/")), remote)
+    key = remote_key(repository, remote)
+    if not main.ref:
+        if not afresh and not notes.is_due("main asked", key, every=AGAIN, now=now):
+            return main
+        if why := _ask_head(repository, remote, seconds=seconds, now=now):
+            notes.put(FAILED, key, why, at=now)
+            return known_main(repository, remotes)
+        main = known_main(repository, remotes)
+    tip = commit or main.commit or _noted_tip(repository, remote)
+    if not tip or (main.ref and not is_partial(repository)):
+        _settle(repository, key)
+        return known_main(repository, remotes)
+    complete = f"{key} next" if commit else key
+    if notes.get(COMPLETE, complete) == [tip, purpose] and _is_there(repository):
+        return main
+    if main.why and not afresh and not notes.is_due("main tried", key, every=AGAIN, now=now):
+        return main
+    why = _fetch_missing(
+        repository, tip, missing, partial(fetch, remote), seconds, name=main.name or remote
+    )
+    if why:
+        notes.put(FAILED, key, why, at=now)
+    else:
+        _settle(repository, key)
+        notes.put(COMPLETE, complete, [tip, purpose], at=now)
+    return known_main(repository, remotes)
+
+
+def _settle(repository: Repository, key: str) -> None:
+    notes_of(repository.common_dir).drop(FAILED, key)
+
+
+def _is_there(repository: Repository) -> bool:
+    return os.path.isdir(fetched_store(repository)) or not is_partial(repository)
+
+
+def _noted_tip(repository: Repository, remote: str) -> str:
+    match notes_of(repository.common_dir).get(TIPS, remote_key(repository, remote)):
+        case [str(), str() as tip] if is_id(tip):
+            return tip
+    return ""
+
+
+def _ask_head(repository: Repository, remote: str, *, seconds: float, now: float) -> str:
+    """Note the default branch of a remote and its tip; return why they stay unknown, or ``""``."""
+    usual = [HEADS + x for x in USUAL]
+    words = ("ls-remote", "--quiet", "--symref", "--", remote, "HEAD", *usual)
+    result = ask_remote(repository, *words, seconds=seconds)
+    if result.code or result.timed_out:
+        detail = detail_of(result.err.splitlines(), result, seconds)
+        return f"{remote} did not tell its default branch: {detail}"
+    branch, tips = "", dict[str, str]()
+    for line in os.fsdecode(result.out).splitlines():
+        left, _, ref = line.partition("\t")
+        if left.startswith(f"ref: {HEADS}") and ref == "HEAD":
+            branch = left.removeprefix(f"ref: {HEADS}")
+        elif is_id(left):
+            tips[ref] = left
+    # A HEAD that names no branch: its hosts' usual names are tried before nothing is there.
+    if "HEAD" not in tips:
+        branch = next((x for x in USUAL if HEADS + x in tips), "")
+    tip = tips.get("HEAD") or tips.get(HEADS + branch) or ""
+    if not branch and tip:
+        return f"{remote} has a HEAD that is on no branch"
+    if len(branch) > KEPT_NAME or not branch.isprintable():
+        return f"the default branch of {remote} has a name that is too long, or not printable"
+    notes, key = notes_of(repository.common_dir), remote_key(repository, remote)
+    if branch:
+        notes.put(BRANCHES, key, branch, at=now)
+    notes.put(TIPS, key, [branch, tip], at=now)
+    return ""
+
+
+def _fetch_missing(
+    repository: Repository,
+    commit: str,
+    missing: Missing,
+    fetch: Callable[[str, Sequence[str], Sequence[str], str, float], GitResult],
+    seconds: float,
+    *,
+    name: str,
+) -> str:
+    """Fetch what is missing of a commit; return why some of it still is, or ``""``."""
+    ids, before, deadline = list[str](), list[str](), time.monotonic() + seconds
+    for _ in range(MAX_ROUNDS):
+        is_new = not _has_commit(repository, commit)
+        ids = [commit] if is_new else list(missing(commit))
+        if not ids:
+            return ""
+        if ids == before or len(ids) > MAX_OBJECTS:
+            break
+        before = ids
+        try:
+            store = _store_for(repository)
+        except OSError as error:
+            return f"what this clone lacks of {name} cannot be kept: {error.strerror}"
+        # Objects by their ids, and nothing that hangs on them; of a commit its trees as well.
+        kind = "blob:none" if is_new else "tree:0"
+        options = [f"--filter={kind}", *(["--depth=1"] if is_new else [])]
+        settings = [] if is_new else ["fetch.negotiationAlgorithm=noop"]
+        with lines_as_input(ids) as source:
+            left = max(0.0, deadline - time.monotonic())
+            result = fetch(store, options, settings, source, left)
+        if result.code or result.timed_out:
+            detail = without_secrets(detail_of(result.err.splitlines(), result, seconds))
+            return f"this clone has only a part of {name}, and the rest was not fetched: {detail}"
+    return f"this clone has only a part of {name}, and the remote did not give all of the rest"
+
+
+def _store_for(repository: Repository) -> str:
+    """Make the private repository, or make it anew when it has too many packs. Raises OSError."""
+    store = fetched_store(repository)
+    packs = os.path.join(store, "objects", "pack")
+    with contextlib.suppress(OSError):
+        if sum(x.endswith(".pack") for x in os.listdir(packs)) < MAX_PACKS:
+            return store
+        from shutil import rmtree
+
+        rmtree(store)
+    make_folders(packs)
+    make_folders(os.path.join(store, "objects", "info"))
+    make_folders(os.path.join(store, "refs", "heads"))
+    own = [
+        os.path.join(repository.common_dir, "objects"),
+        *filter(None, [os.environ.get("GIT_OBJECT_DIRECTORY")]),
+    ]
+    files = {
+        "objects/info/alternates": "".join(f"{as_entry(x)}\n" for x in own),
+        "config": (
+            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+            "[extensions]\n\tpartialClone = gitlease-main\n"
+            + ("\tobjectFormat = sha256\n" if repository.object_format == "sha256" else "")
+        ),
+        "HEAD": "ref: refs/heads/main\n",  # the last: without it git sees no repository
+    }
+    for file, text in files.items():
+        with open(os.path.join(store, file), "w", encoding="utf-8", errors="surrogateescape") as f:
+            f.write(text)
+    return store
+
+
+def missing_of(repository: Repository, ids: Sequence[str]) -> list[str]:
+    """Return those of some ids whose objects are not here."""
+    wanted = list(dict.fromkeys(ids))
+    if not wanted:
+        return []
+    with lines_as_input(wanted) as source:
+        words = ("cat-file", "--batch-check=%(objectname)")
+        result = ask(repository, *words, env=with_fetched(repository), source=source)
+    lines = os.fsdecode(result.out).splitlines()
+    gone = {x.removesuffix(" missing") for x in lines if x.endswith(" missing")}
+    if result.code or len(lines) != len(wanted):
+        return wanted
+    return [x for x in wanted if x in gone]

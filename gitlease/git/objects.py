@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid
 from gitlease.git.files import Unreadable
-from gitlease.git.repository import OFFLINE, Repository, is_id
+from gitlease.git.repository import OFFLINE, Repository, as_entry, is_id
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
 FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's entries
+ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 DROPPED = 1024 * 1024  # bytes that are sooner read to nobody's use than another process is started
 
 _ENTRIES = rb"(?s)([0-7]{1,6}) ([^\0]*)\0(.{%d})"  # by the bytes of an id
@@ -173,9 +174,27 @@ class PipedObjects:
 
 
 def objects_of(repository: Repository) -> PipedObjects:
-    """The objects of the user's repository, which git believes, and so does whoever reads them."""
-    environ = {**os.environ, **OFFLINE, "LC_ALL": "C"}
+    """The objects of the user's repository, which git believes, and so does whoever reads them.
+
+    With those of its main branch that were fetched because this clone lacks them: read here, never
+    written beside them, since that copy may be deleted.
+    """
+    environ = {**os.environ, **with_fetched(repository), "LC_ALL": "C"}
     return PipedObjects(repository.git_dir, environ, proven=False)  # hooks have no time for hashes
+
+
+def fetched_store(repository: Repository) -> str:
+    """The private repository for objects of the main branch that this clone lacks."""
+    return os.path.join(repository.common_dir, "gitlease", "main.git")
+
+
+def with_fetched(repository: Repository) -> dict[str, str]:
+    """The variables for a git that reads offline, from those objects as well."""
+    objects = os.path.join(fetched_store(repository), "objects")
+    if not os.path.isdir(objects):
+        return dict(OFFLINE)
+    others = os.environ.get(ALTERNATES)
+    return {**OFFLINE, ALTERNATES: ":".join(filter(None, (others, as_entry(objects))))}
 
 
 def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:

@@ -45,6 +45,7 @@ from gitlease.store.storage import StoredRecords as StoredRecords
 from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Remote as Remote
 from gitlease.store.transport import Watched as Watched
+from gitlease.store.transport import fetch_objects as fetch_objects
 from gitlease.store.transport import helper_of as helper_of
 from gitlease.store.tree import GitRecords as GitRecords
 from gitlease.store.tree import StoreObjects as StoreObjects

@@ -140,6 +140,33 @@ def fetch_into(
     return _run_on_store(remote, store, args, timeout)
 
 
+MAIN = "gitlease-main"  # what git calls the remote when it fetches single objects
+
+
+def fetch_objects(
+    remote: Remote,
+    store: str,
+    options: Sequence[str],
+    settings: Sequence[str],
+    source: str,
+    timeout: float,
+) -> GitResult:
+    """Fetch the objects whose ids are in the file ``source`` into a private repository.
+
+    It may have a part of the history alone. No ref is made.
+    """
+    args = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune", "--stdin"]
+    args += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    # Under a name: git would write the URL, with what is secret in it, beside the filter.
+    own = [(f"remote.{MAIN}.url", remote.url), (f"remote.{MAIN}.promisor", "true")]
+    own.append((f"remote.{MAIN}.partialclonefilter", "blob:none"))
+    own += [(key, value) for key, _, value in (x.partition("=") for x in settings)]
+    args += [*options, "--end-of-options", MAIN]
+    return _run_on_store(remote, store, args, timeout, settings=own, source=source)
+
+
 def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float) -> dict[str, str]:
     """The object ids that refs have now, of those that the remote has; of all without ``refs``.
 
@@ -300,6 +327,7 @@ def _run_on_store(
     *,
     env: Mapping[str, str] | None = None,
     settings: Sequence[tuple[str, str]] = (),
+    source: str | None = None,
 ) -> GitResult:
     settings = [*remote.settings, *_SETTINGS.items(), *settings]
     words = [f"--git-dir={store}"]
@@ -308,7 +336,9 @@ def _run_on_store(
     # A work tree may be removed while a command runs in it; only a relative URL needs it.
     folder = remote.folder if os.path.isdir(remote.folder) else store
     with doing(f"waiting for the remote (git {args[0]})"):
-        return run_git([*words, *args], cwd=folder, timeout=timeout, env=env, memory=MEMORY)
+        return run_git(
+            [*words, *args], cwd=folder, timeout=timeout, env=env, memory=MEMORY, source=source
+        )
 
 
 def read_push(

@@ -25,8 +25,9 @@ from gitlease.core.resources import Resource, fold
 from gitlease.core.work import Named, read_lines
 from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.git.files import alone, drop_leftovers
+from gitlease.git.mainline import NO_MAIN, MainBranch, is_partial
 from gitlease.git.objects import objects_of
-from gitlease.git.repository import TIMEOUT, Repository, ask, default_branches, is_on
+from gitlease.git.repository import TIMEOUT, Repository, ask, is_on
 from gitlease.git.run import run_git
 from gitlease.settings.schema import Tasks
 from gitlease.store.private_store import make_folder
@@ -52,7 +53,7 @@ class GitTaskFiles:
     """The task files of one work tree (none in a bare repository) and of its repository's refs.
 
     ``folder`` is for caches and a lock, ``journal`` for the intents; both are made when needed.
-    ``main`` gives the ref of the remote's default branch.
+    ``main`` gives the remote's default branch as far as it is known here.
     """
 
     writes = True
@@ -64,7 +65,7 @@ class GitTaskFiles:
         *,
         folder: str,
         journal: str,
-        main: Callable[[], str | None] = lambda: None,
+        main: Callable[[], MainBranch] = lambda: NO_MAIN,
     ) -> None:
         self._repository, self._tasks, self._folder = repository, tasks, folder
         self._wanted = Wanted(tasks)
@@ -116,18 +117,23 @@ class GitTaskFiles:
         root = self._repository.toplevel
         if root is None or not os.path.isdir(root) or not self._may_be_elsewhere():
             return ()
+        main = self._main().place
+        return (INDEX, "HEAD", main) if main else (INDEX, "HEAD")
+
+    def doubt(self) -> str:
         main = self._main()
-        return (INDEX, "HEAD") if main is None else (INDEX, "HEAD", main)
+        return "" if main.commit else main.why
 
     def _may_be_elsewhere(self) -> bool:
-        # Where nothing here is a task, one look at folders spares the rest.
-        if self.may_exist():
+        # Where nothing here is a task, one look at folders spares the rest; that a clone has no
+        # folder says nothing where it has only a part of the objects.
+        if self.may_exist() or is_partial(self._repository):
             return True
         folders = self._wanted.folders()
         if not all(folders):
             return True
         repository = self._repository
-        places = ["HEAD", *default_branches(repository, repository.remote_names())]
+        places = ["HEAD", *filter(None, [self._main().place])]
         names = [f"{place}:{folder}" for place in places for folder in folders]
         objects = objects_of(repository)
         return any(map(objects.has, names))
@@ -139,11 +145,11 @@ class GitTaskFiles:
         lists: list[tuple[str, TaskList]] = []
 
         def read(ref: str, tree: RefTree, files: Iterable[FoundFile]) -> None:
-            if some := [x for x in files if x.kind is FileKind.FILE]:
+            if some := [x for x in files if x.kind is FileKind.FILE or ref == main]:
                 lists.append((ref, self._reader.read(tree, "refs", some)))
 
         # Names are compared first: of a checkout that equals its branch no file is read.
-        head, main = self._tree("HEAD"), self._main()
+        head, main = self._tree("HEAD"), self._main().place
         names = list(walk(head, paths)) if head else []
         absent = [x for x in names if x.path not in paths]
         if self._is_sparse() or absent or head is None:
@@ -151,11 +157,12 @@ class GitTaskFiles:
             read(INDEX, index, (x for x in walk(index, paths) if x.path not in paths))
         if head is not None:
             read("HEAD", head, absent)
-        tree = None if main is None else self._tree(main)
-        if main is not None and tree is not None and (head is None or tree.root != head.root):
+        tree = self._tree(main) if main else None
+        if tree is not None and (head is None or tree.root != head.root):
             # Equal blobs at equal paths were read at HEAD already.
-            same = {x.key for x in names}
-            read(main, tree, (x for x in walk(tree, same) if x.key not in same))
+            same, at_head = {x.key for x in names if x.key}, {*names}
+            files = (x for x in walk(tree, same) if x.key not in same and x not in at_head)
+            read(main, tree, files)
         return lists
 
     def on_a_branch(self, resource: Resource) -> tuple[str, Task] | None:

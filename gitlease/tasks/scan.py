@@ -30,9 +30,18 @@ from gitlease.core.resources import (
     resolve_path,
 )
 from gitlease.git.files import Unreadable, read_with_status
-from gitlease.git.objects import BLOB, COMMIT, GitObjects, TreeEntry, objects_of, read_tree
-from gitlease.git.repository import PATHS, Repository, ask
-from gitlease.settings.schema import FILE_STEM, Tasks
+from gitlease.git.mainline import missing_of
+from gitlease.git.objects import (
+    BLOB,
+    COMMIT,
+    Absent,
+    GitObjects,
+    TreeEntry,
+    objects_of,
+    read_tree,
+)
+from gitlease.git.repository import PATHS, Repository, ask, is_id
+from gitlease.settings.schema import FILE, FILE_STEM, Tasks
 
 MAX_FILES = 50_000
 MAX_DEPTH = 40
@@ -313,6 +322,7 @@ class WorkTree:
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
 MAX_LINK = 4096
+ATTRIBUTES = ".gitattributes"
 MAX_COMMIT = 8 * 1024 * 1024  # bytes, whatever its message
 
 _BLOBS, _LINK, _TREE = (0o100644, 0o100755), 0o120000, 0o040000
@@ -359,6 +369,40 @@ class RefTree:
         return None, b""
 
 
+class _Probe(RefTree):
+    """The files of a commit, and the folders on the way whose listings are not here."""
+
+    def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
+        super().__init__(repository, ref, wanted)
+        self.absent = list[str]()
+        self.besides = list[str]()
+
+    def _tree(self, folder: str) -> list[TreeEntry]:
+        try:
+            tree = super()._tree(folder)
+        except Absent:
+            self.absent.append(self._folders[folder])
+            return []
+        # Settings, and which filters a checkout applies to the files.
+        names = (FILE, ATTRIBUTES) if not folder else (ATTRIBUTES,)
+        self.besides += [x.id for x in tree if x.name in names and x.mode in _BLOBS]
+        return tree
+
+    def missing(self, repository: Repository) -> list[str]:
+        """The ids of objects that are needed to know the tasks, and that this clone lacks."""
+        found = [x for x in walk(self) if x.kind is not FileKind.PROBLEM]
+        blobs = [self._files[x.path] for x in found]
+        return [*self.absent, *missing_of(repository, [*self.besides, *blobs])]
+
+
+def missing_objects(repository: Repository, commit: str, wanted: Wanted) -> list[str]:
+    """The ids of objects of a commit that this clone lacks: settings, task files, their folders."""
+    try:
+        return _Probe(repository, commit, wanted).missing(repository)
+    except (Invalid, NotFound):  # more than can be looked at: whoever reads it says so
+        return []
+
+
 class IndexTree(RefTree):
     """The files of the index, in which a sparse checkout has what its work tree lacks."""
 
@@ -389,9 +433,12 @@ def _root(repository: Repository, objects: GitObjects, ref: str) -> str:
     # git would take it for an option.
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
-    parsed = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    id = ref
+    if not is_id(ref):
+        parsed = ask(repository, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+        id = parsed.out.decode().strip()
     try:  # its tree may not be here, which is said of the folder
-        commit = objects.read(parsed.out.decode().strip(), COMMIT, MAX_COMMIT)
+        commit = objects.read(id, COMMIT, MAX_COMMIT)
     except Unreadable:
         raise _no_ref(ref) from None
     return commit.removeprefix(b"tree ").partition(b"\n")[0].decode()

@@ -82,6 +82,9 @@ class _ReadOnly:
     def places(self) -> Sequence[str]:
         return self._lately("places", self._files.places)
 
+    def doubt(self) -> str:
+        return self._lately("doubt", self._files.doubt)
+
     def _lately(self, what: object, read: Callable[[], T]) -> T:
         with self._lock:  # or all requests would read at once what one reads for all
             now = self._clock.now()

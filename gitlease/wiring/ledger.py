@@ -18,7 +18,9 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
+from gitlease.git.mainline import MainBranch, known_main, learn_main
 from gitlease.git.repository import Repository, without_secrets
+from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.schema import (
     Found,
@@ -138,7 +140,7 @@ class LedgerPlace:
             self.settings.tasks,
             folder=os.path.join(self.private, "tasks"),
             journal=os.path.join(self.state(self.layer), "edges"),
-            main=self.main_branch,
+            main=self.main,
         )
 
     def main_branch(self, *, now: float | None = None) -> str | None:
@@ -148,6 +150,48 @@ class LedgerPlace:
         """
         names = remotes_of_work(self.location, self.repository)
         return git.main_branch(self.repository, names, now=now)
+
+    def main(self) -> MainBranch:
+        """The remote's default branch as far as it is known here."""
+        return known_main(self.repository, remotes_of_work(self.location, self.repository))
+
+    def learn_main(
+        self, *, now: float, seconds: float, commit: str = "", afresh: bool = False
+    ) -> MainBranch:
+        """Learn what this clone lacks of that branch; no contact where nothing is lacking.
+
+        ``commit`` is one that it has moved on to. ``afresh`` tries again at once what failed.
+        """
+        from gitlease.tasks.scan import Wanted, missing_objects
+
+        repository, wanted = self.repository, Wanted(self.settings.tasks)
+        names = remotes_of_work(self.location, repository)
+
+        def missing(id: str) -> list[str]:
+            return missing_objects(repository, id, wanted)
+
+        def fetch(
+            name: str,
+            store: str,
+            options: Sequence[str],
+            settings: Sequence[str],
+            source: str,
+            limit: float,
+        ) -> GitResult:
+            remote = self.remote_at(repository.ways_to(name).fetch, name)
+            return stores.fetch_objects(remote, store, options, settings, source, limit)
+
+        return learn_main(
+            repository,
+            names,
+            missing=missing,
+            purpose=repr((self.settings.tasks.files, self.settings.tasks.completed)),
+            fetch=fetch,
+            now=now,
+            seconds=seconds,
+            commit=commit,
+            afresh=afresh,
+        )
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""

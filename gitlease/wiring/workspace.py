@@ -98,6 +98,7 @@ class Workspace:
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
             landed=Landing(self, watched),
+            learn=self.learn_main,
             runs=lambda: _recorded_runs(place.private, self.clock),
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
@@ -179,6 +180,14 @@ class Workspace:
     def _with(self, **changes: Any) -> Workspace:
         """The same with other fields, and with a ledger of its own."""
         return Workspace(**{x: getattr(self, x) for x in Workspace.__annotations__} | changes)
+
+    def learn_main(self, commit: str = "") -> None:
+        """Learn what this clone lacks of the main branch, or of a ``commit`` it has moved on to.
+
+        No contact where nothing is lacking.
+        """
+        now, seconds = self.clock.now().wall_ms / MS, min(self.time_limit, FETCH)
+        self.place.learn_main(now=now, seconds=seconds, commit=commit)
 
     def main_branch(self) -> str | None:
         """The main branch of the remote as this clone knows it: a full ref."""
@@ -374,6 +383,8 @@ class Landing:
             branch = main.removeprefix(f"refs/remotes/{remote}/")
             git.fetch_commits(repository, remote, branch, seconds=FETCH)
         self._newer = tip if commit_of(repository, tip) else ""
+        if self._newer:
+            workspace.learn_main(self._newer)
         return bool(self._newer)
 
 

@@ -55,6 +55,9 @@ class NoTaskFiles:
     def places(self) -> Sequence[str]:
         return ()
 
+    def doubt(self) -> str:
+        return ""
+
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         return ()
 

@@ -60,6 +60,9 @@ class MemoryTasks:
     def places(self) -> Sequence[str]:
         return ()
 
+    def doubt(self) -> str:
+        return ""
+
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         return ()
 
