@@ -160,7 +160,8 @@ def known_main(repository: Repository, remotes: Sequence[str]) -> MainBranch:
     """The default branch of the first of these remotes of which one is known. Asks no remote."""
     if not remotes:
         return NO_MAIN
-    for ref, commit in filter(None, (main_of(repository, x) for x in remotes)):
+    found = (main_of(repository, x, likely_only=False) for x in remotes)
+    for ref, commit in filter(None, found):
         name = ref.removeprefix("refs/remotes/")
         return MainBranch(name, ref, commit, _failure(repository, remotes))
     notes = notes_of(repository.common_dir)

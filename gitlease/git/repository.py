@@ -690,7 +690,7 @@ def main_branch(
     """The main branch of the first of these remotes that has one here, by its full name here.
 
     That is the remote's default branch as git knows it or the remote answered, else one with a
-    usual name. The only branch that was fetched may be any other, as in a clone of one branch.
+    usual name, else the only branch: a remote that was added by hand has no default branch here.
     Given the time ``now``, remotes are asked where none is known, once an hour at most.
     """
     each = (main_of(repository, name) for name in names)
@@ -708,19 +708,29 @@ def main_branch(
     return main_branch(repository, names)
 
 
-def main_of(repository: Repository, name: str) -> tuple[str, str] | None:
-    """The main branch of a remote by its full name here, and its commit."""
+def main_of(
+    repository: Repository, name: str, *, likely_only: bool = True
+) -> tuple[str, str] | None:
+    """The main branch of a remote by its full name here, and its commit.
+
+    ``likely_only``: the only branch that was fetched counts, as it likely is that one.
+    """
     place, noted = f"refs/remotes/{name}/", branch_noted(repository, name)
     configured = repository.config.get("init.defaultBranch")
     # Of a clone of some branches, a usual name does not say that it is the default one.
     usual = (*USUAL, configured or "") if not _is_narrowed(repository, name) else ()
     # What the remote answered comes first: git wrote its HEAD when the clone was made.
-    likely = [f"{noted}", "HEAD", *usual]
-    refs = [f"{place}{branch}" for branch in likely if branch]
+    refs = [f"{place}{branch}" for branch in (noted, "HEAD", *usual) if branch]
     listed = listed_refs(repository, refs)
     by_ref = {ref: (symref or ref, oid) for oid, ref, symref in listed}
     # A default branch that is not tracked here is none of those with a usual name.
-    return by_ref.get(refs[0]) if noted else next((by_ref[x] for x in refs if x in by_ref), None)
+    if noted:
+        return by_ref.get(refs[0])
+    named = next((by_ref[x] for x in refs if x in by_ref), None)
+    if named is None and usual and likely_only:
+        every = [(ref, oid) for oid, ref, symref in listed_refs(repository, [place]) if not symref]
+        named = every[0] if len(every) == 1 else None
+    return named
 
 
 def _is_narrowed(repository: Repository, name: str) -> bool:
