@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -21,7 +21,8 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import format_duration, parse_duration
 from gitlease.core.resources import GLOBAL_LAYER, fold, parse_layer, path_resource, resolve_path
 from gitlease.git.files import Unreadable, load_json, read_regular, store_json
-from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways, default_branches
+from gitlease.git.mainline import Presence, read_main_file
+from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
 from gitlease.git.run import run_git
 
 FILE = ".gitlease.yaml"
@@ -664,26 +665,44 @@ _OWN = rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID + rb")(?:$|[,}])"
 _LINE = rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID + rb")\b"
 
 
-def recorded_id(repository: Repository, remotes: Iterable[str]) -> str | None:
-    """The committed id, by one git process; None where none is, or git cannot tell."""
-    objects = git.objects_of(repository)
-    for place in (*default_branches(repository, remotes), "HEAD"):
-        with contextlib.suppress(Unreadable):
-            id = _id_in(objects.named(f"{place}:{FILE}", git.BLOB, MAX_OUT))
-            if id is not None:
+def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
+    """The committed id; None if none is. Raises Unreadable if that cannot be known here."""
+    main, unknown = read_main_file(repository, remotes, FILE, limit=MAX_FILE), ""
+    if main.presence is Presence.KNOWN:
+        try:
+            if (id := _id_in(main.data)) is not None:
                 return id
-    return None
+        except Unreadable as why:
+            unknown = f"{FILE} on the default branch {why}"
+    elif main.presence is Presence.UNKNOWN:
+        unknown = main.why
+    # A branch that has the id of the ledger is as good: whoever made it had that from main.
+    try:
+        id = _id_in(git.objects_of(repository).named(f"HEAD:{FILE}", git.BLOB, MAX_FILE))
+    except Unreadable:
+        id = None
+    if id is None and unknown:
+        raise Unreadable(unknown)
+    return id
 
 
 def _id_in(data: bytes) -> str | None:
     if match := re.search(_OWN, data):
         return match[1].decode()
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        data = data.decode("utf-16", "replace").encode()
     # A backslash may be an escape that spells the word otherwise.
-    if len(data) > MAX_FILE or not (b"ledger" in data or b"\\" in data):
+    if not (b"ledger" in data or b"\\" in data):
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            raise Unreadable("cannot be read: it is not UTF-8") from None
         return None
     try:
         setting = settings.parse_settings(data).get(LEDGER)
-    except GitleaseError:  # what it says of other settings must not hide the id
+    except GitleaseError as error:  # what it says of other settings must not hide the id
         match = re.search(_LINE, data)
+        if match is None and b"\\" in data:
+            raise Unreadable(f"cannot be read: {error.message}") from None
         return match[1].decode() if match else None
     return None if setting is None else str(setting.value)

@@ -37,6 +37,7 @@ YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
 PROOF, OWN, BESIDE, ALONE = "proof", "own-ledger", "beside", "alone"  # names of notes
 RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
+ADD_REMOTE = "add the remote whose ledger everybody uses: git remote add origin URL"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
 
@@ -55,8 +56,10 @@ class RemoteFacts:
     ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
     effective URLs for fetches and pushes, without secrets, and ``fetch`` reaches the former if
     they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
-    ledger in layer ``global`` from the repository's settings. ``others`` gives further remotes that
-    may have a ledger, by name; none where a flag names the remote.
+    ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
+    record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
+    that may have a ledger, by name; none where a flag names the remote. ``lacking``: this clone has
+    no remote, although its ledger may be at one.
     """
 
     problem: str = ""
@@ -66,6 +69,8 @@ class RemoteFacts:
     fetched_at: str = ""
     recorded: Callable[[], str | None] = lambda: None
     others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
+    learn: Callable[[], object] = lambda: None
+    lacking: bool = False
 
 
 class Admission:
@@ -75,7 +80,7 @@ class Admission:
         self._facts, self._ledgers = facts, ledgers
         self.moved = False
         """Whether the ledger is used where others fetch, in the place of where git pushes."""
-        self._recorded: tuple[Instant, str | None] | None = None
+        self._recorded: tuple[Instant, str | None, Invalid | None] | None = None
         self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
 
     def doubt(self, head: Snapshot) -> Invalid | None:
@@ -139,16 +144,45 @@ class Admission:
 
         A ledger at another remote counts as used where none is recorded.
         """
+        self._check_known(head)
         if self.recorded() is None:
+            known = self._ledgers.load(GLOBAL_LAYER)
+            if self._facts.lacking and known is not None and self._shown(head) != known.ledger_id:
+                raise Invalid(
+                    f"this clone knows the ledger {known.ledger_id} of a remote, and has no remote",
+                    hints=(ADD_REMOTE,),
+                )
             self._check_alone(head, chosen=True)
         elif head.layer == GLOBAL_LAYER:
             self.check_recorded(head)
+
+    def check_new(self, head: Snapshot) -> None:
+        """Raise Invalid if a ledger of one's own is no choice: it would be this clone's alone."""
+        if self._facts.lacking:
+            self.check_recorded(head)
+
+    def _check_known(self, head: Snapshot) -> None:
+        """Raise Invalid if a ledger would be made although another one may be recorded."""
+        if head.ledger is not None:
+            return
+        self._facts.learn()
+        self._recorded = None
+        if self.recorded() is None and (unknown := self._unknown()) is not None:
+            raise unknown.with_(
+                message=f"no ledger is made on {self._ledgers.place}: {unknown.message}"
+            )
 
     def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
         recorded, shown = self.recorded(), self._shown(head)
         if recorded is None or shown in self._right(recorded):
             return None
         there = f"has ledger {shown}" if shown else "has none"
+        if self._facts.lacking:
+            return Invalid(
+                f".gitlease.yaml records the ledger {recorded}, and this clone has no remote: "
+                f"{self._ledgers.place} {there}",
+                hints=(ADD_REMOTE,),
+            )
         prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
         return Invalid(
             f".gitlease.yaml records the ledger {recorded}, but {self._ledgers.place} {there}",
@@ -181,6 +215,7 @@ class Admission:
         if self._facts.problem:
             raise Invalid(self._facts.problem, hints=self._facts.way_out)
         told = ""
+        self._check_known(head)
         if (recorded := self.recorded()) is None:
             told = self._check_alone(head)
         elif head.layer == GLOBAL_LAYER:
@@ -209,11 +244,21 @@ class Admission:
                 self._keep(head.layer, BESIDE, here)
 
     def recorded(self) -> str | None:
-        """The id of the ledger that the repository's settings record."""
+        """The id of the ledger that the repository's settings record; None if that is unknown."""
+        return self._read_recorded()[0]
+
+    def _unknown(self) -> Invalid | None:
+        """Why it is unknown which ledger the settings record."""
+        return self._read_recorded()[1]
+
+    def _read_recorded(self) -> tuple[str | None, Invalid | None]:
         now = self._ledgers.clock.now()
         if self._recorded is None or self._recorded[0].elapsed_at_most(now) > YOUNG:
-            self._recorded = now, self._facts.recorded()
-        return self._recorded[1]
+            try:
+                self._recorded = now, self._facts.recorded(), None
+            except Invalid as unknown:
+                self._recorded = now, None, unknown
+        return self._recorded[1:]
 
     def _shown(self, head: Snapshot) -> str | None:
         if head.layer == GLOBAL_LAYER:

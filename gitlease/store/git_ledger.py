@@ -197,7 +197,9 @@ class RefLedgerStore:
         self._admission.check_ends(head)
         if not another:
             self._admission.check_chosen(head)
-        elif head.ledger and head.ledger.header.ledger_id == self._admission.recorded():
+            return
+        self._admission.check_new(head)
+        if head.ledger and head.ledger.header.ledger_id == self._admission.recorded():
             raise Invalid(
                 f"{self.place} has the ledger that .gitlease.yaml records",
                 hints=(

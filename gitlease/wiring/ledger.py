@@ -13,16 +13,20 @@ from collections.abc import Mapping, Sequence
 from gitlease import git, tasks
 from gitlease import guard as guards
 from gitlease import store as stores
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
+from gitlease.git.files import Unreadable
 from gitlease.git.mainline import MainBranch, known_main, learn_main
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.schema import (
+    FILE,
+    LEDGER,
     Found,
     Location,
     Settings,
@@ -37,6 +41,7 @@ from gitlease.store.state import KNOWN_FILE, StateFolder
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 
+LEARN = 10.0  # seconds for what this clone lacks of the main branch
 HERE = Location(None, None, True)
 
 
@@ -253,7 +258,7 @@ class LedgerPlace:
         elif name:
             place = f"{name} ({shown})"
         refs = self.refs(time_limit=time_limit, watched=watched)
-        facts = None if url is None else self._facts(refs)
+        facts = None if self.local else self._facts(refs, clock, time_limit)
 
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=lambda: head_moved(self.private))
@@ -277,15 +282,34 @@ class LedgerPlace:
             remote, store, self.state, prefix, time_limit=time_limit, watched=watched
         )
 
-    def _facts(self, refs: stores.GitRefs) -> stores.RemoteFacts:
+    def recorded_id(self) -> str | None:
+        """The id of the ledger that the repository's settings record. Invalid if it is unknown."""
+        location, repository = self.location, self.repository
+        try:
+            id = recorded_id(repository, remotes_of_work(location, repository))
+        except Unreadable as why:
+            main = self.main()
+            bring = f"git show {main.name}:{FILE}"
+            if not main.ref:
+                remote, _, branch = main.name.partition("/")
+                bring = f"git fetch {remote} {branch}:refs/remotes/{main.name}" if branch else ""
+            hints = (f"bring it here, then repeat this: {bring}",) if bring else ()
+            raise Invalid(f"which ledger {FILE} records is unknown: {why}", hints=hints) from None
+        if id is None and location.url is None:
+            # Without a remote nothing tells what is committed there.
+            found: str | None = self.settings.found[LEDGER].value
+            return found
+        return id
+
+    def _facts(self, refs: stores.GitRefs, clock: Clock, time_limit: float) -> stores.RemoteFacts:
         """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
-
-        def recorded() -> str | None:
-            return recorded_id(repository, remotes_of_work(location, repository))
-
         if ways is None:
-            return stores.RemoteFacts(recorded=recorded)
+            return stores.RemoteFacts(recorded=self.recorded_id, lacking=True)
+
+        def learn() -> None:
+            now = clock.now().wall_ms / MS
+            self.learn_main(now=now, seconds=min(time_limit, LEARN), afresh=True)
 
         def others() -> Sequence[tuple[str, stores.GitRefs]]:
             names, here = repository.remote_names(), (ways.reads, *ways.writes)
@@ -314,7 +338,8 @@ class LedgerPlace:
             ends=ends,
             fetch=elsewhere,
             fetched_at=f"{location.name} ({shown})" if location.name else shown,
-            recorded=recorded,
+            recorded=self.recorded_id,
+            learn=learn,
             others=others,
         )
 

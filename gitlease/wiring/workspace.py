@@ -21,6 +21,7 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, TaskList
 from gitlease.engine.transaction import PATIENCE
+from gitlease.git.files import Unreadable
 from gitlease.git.repository import HEADS, Repository, commit_of, without_secrets
 from gitlease.git.repository import discover as find_repository
 from gitlease.git.run import SystemClock, WokenClock
@@ -459,7 +460,9 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
     shared = location.url is not None and workspace.layer == GLOBAL_LAYER
     if not shared or ledger_id is None or repository.toplevel is None:
         return False, ()
-    committed = recorded_id(repository, remotes_of_work(location, repository))
+    committed = None
+    with contextlib.suppress(Unreadable):
+        committed = recorded_id(repository, remotes_of_work(location, repository))
     found, wanted = workspace.settings.found, {LEDGER: ledger_id}
     if not found[PREFIX].source.startswith((BUILT_IN, FILE)):
         wanted[PREFIX] = found[PREFIX].value
