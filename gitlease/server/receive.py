@@ -44,6 +44,7 @@ from gitlease.git.objects import (
 )
 from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
 from gitlease.guard.rules import Severity
+from gitlease.server.places import LAYER, has_ledger, moved_settings
 from gitlease.settings.schema import FILE as SETTINGS_FILE
 from gitlease.settings.schema import Settings
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
@@ -518,11 +519,27 @@ class _Push:
             yield from self._refusals(judged, move.ref)
 
     def judge_work(self) -> list[Refusal]:
-        """Refuse work that others hold."""
+        """Refuse work that others hold, and ledgers where no work may be one."""
+        refusals = self._refusals(self._ledgers_elsewhere, "")
         # Without an identity nobody can tell whose work it is.
-        if not self._work or self._settings.identity is None:
-            return []
+        if not self._work or self._settings.identity is None or refusals:
+            return refusals
         return self._refusals(self._judge_work, "")
+
+    def _ledgers_elsewhere(self) -> Iterator[Refusal]:
+        # A second ledger, which nobody judges, is where settings could lead others.
+        prefixes = (self._settings.prefix, self._project.ref_prefix)
+        places = " and ".join(f"{prefix}/<layer>" for prefix in dict.fromkeys(prefixes))
+        judged = dict[str, bool]()  # a push may bring one commit to many refs
+        for move in self._work:
+            if not move.new or any(is_ledger(move.ref, prefix) for prefix in prefixes):
+                continue
+            if move.new not in judged:
+                judged[move.new] = has_ledger(self._objects, move.new)
+            if judged[move.new]:
+                what = f"it has a ledger, and this repository has its ledgers at {places}"
+                hints = ("the prefix is set by lease.ref_prefix on the default branch",)
+                yield Refusal(move.ref, "foreign-ledger", what, hints)
 
     def is_current(self) -> bool:
         """Return whether no ledger moved since the work was judged by it."""
@@ -547,26 +564,37 @@ class _Push:
             each.append(settings)
         layers = dict.fromkeys((GLOBAL_LAYER, *(settings.layer for settings in each)))
         prefixes = dict.fromkeys((*self._prefixes, *(settings.ref_prefix for settings in each)))
-        self._rests_on = [f"{prefix}/{layer}" for prefix in prefixes for layer in layers]
-        heads = heads_of(self._refs, list(layers), list(prefixes), after)
-        if not heads:
+        ids = self._ledger_ids(heads_of(self._refs, [GLOBAL_LAYER], list(prefixes), after))
+        leads = [moved_settings(self._project, settings, ids) for settings in each[1:]]
+        led = list(layers)  # away from their ledgers, as all layers are by another place
+        if any({*keys} - {LAYER} for keys in leads) or broken:
+            led += [layer for layer in self._layers() if layer not in layers]
+        self._rests_on = [f"{prefix}/{layer}" for prefix in prefixes for layer in led]
+        if not heads_of(self._refs, led, list(prefixes), after):
             return
         try:
             pusher = self._pusher()
         except Illegal as unknown:
             self.warnings.append(unknown.message)
             pusher = Pusher((), "somebody")  # who holds nothing
-        guard = server.WorkGuard(
-            self._repository,
-            [settings.tasks for settings in each],
-            self._objects,
-            heads,
-            self._refs,
-            pusher=pusher,
-            now_ms=self._now,
-        )
-        for move, after_it in zip(moved, each[1:], strict=True):
-            yield from self._check_settings(guard, after_it, move, broken=move in broken)
+
+        def guard_of(layers: Sequence[str]) -> server.WorkGuard:
+            return server.WorkGuard(
+                self._repository,
+                [settings.tasks for settings in each],
+                self._objects,
+                heads_of(self._refs, layers, list(prefixes), after),
+                self._refs,
+                pusher=pusher,
+                now_ms=self._now,
+            )
+
+        of_settings = guard_of(led)
+        for move, after_it, keys in zip(moved, each[1:], leads, strict=True):
+            yield from self._check_settings(
+                of_settings, after_it, move, keys, broken=move in broken
+            )
+        guard = guard_of(list(layers))
         findings = guard.check(self._work)
         self.warnings += guard.warnings
         lines = []
@@ -587,22 +615,49 @@ class _Push:
             more = len(lines) - SHOWN
             yield Refusal("", HELD, f"and {more if len(lines) < server.FINDINGS else 'many'} more")
 
+    def _layers(self) -> list[str]:
+        """The layers that have a ledger before this push."""
+        names = {
+            ref.removeprefix(f"{self._refs.space}{prefix}/")
+            for prefix in self._prefixes
+            for ref in self._refs.ids
+            if ref.startswith(f"{self._refs.space}{prefix}/")
+        }
+        return sorted(name for name in names if _LAYER.fullmatch(name))[:MAX_LEDGERS]
+
+    def _ledger_ids(self, heads: Iterable[tuple[str, str]]) -> set[str]:
+        return {read_ledger(self._objects, head).header.ledger_id for _, head in heads}
+
     def _check_settings(
-        self, guard: server.WorkGuard, after: Settings, move: RefMove, *, broken: bool
+        self,
+        guard: server.WorkGuard,
+        after: Settings,
+        move: RefMove,
+        leads: Sequence[str],
+        *,
+        broken: bool,
     ) -> Iterator[Refusal]:
         # Settings that take the guard from a live lease of another come when it has ended, and so
         # does a file that cannot be read any more: it stops every client.
         before = self._project
         lost = guard.unguarded(before.tasks, after.tasks, move.new)
-        if broken or after.ref_prefix != before.ref_prefix:
+        if broken or {*leads} - {LAYER}:
             lost += [x for x in guard.others() if x not in lost]
-        elif after.layer != before.layer:
+        elif leads:
             lost += [x for x in guard.others(before.layer) if x not in lost]
+        changed = f" ({', '.join(leads)} would change)" if leads else ""
         hints = ("change the settings when it has ended",)
         for lease in lost[:SHOWN]:
             until = rfc3339(lease.expires_at)
             guarded = f"{lease.resource}, of {lease.holder} until {until}"
-            line = f"{SETTINGS_FILE} would no longer guard {guarded}"
+            line = f"{SETTINGS_FILE} would no longer guard {guarded}{changed}"
+            yield Refusal(move.ref, "settings", line, hints)
+        for path, lease in guard.gained(before.tasks, after.tasks, move.new)[:SHOWN]:
+            until = rfc3339(lease.expires_at)
+            line = (
+                f"{SETTINGS_FILE} would make {path} a file of {lease.resource}, "
+                f"which is held by {lease.holder} until {until}"
+            )
             yield Refusal(move.ref, "settings", line, hints)
 
     def _refusals(self, judge: Callable[[], Iterable[Refusal]], ref: str) -> list[Refusal]:

@@ -132,6 +132,16 @@ class _Group:
     grants: frozenset[Named] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class _NamedTasks:
+    """The tasks of a commit by some settings: paths and names, all of them and those not done."""
+
+    commit: str
+    by: Tasks
+    files: frozenset[tuple[str, str]]
+    open: frozenset[tuple[str, str]]
+
+
 class WorkGuard:
     """Judges commits against the ledgers at ``heads`` (a layer and a commit each), for one pusher.
 
@@ -167,6 +177,7 @@ class WorkGuard:
         self._blocking: dict[tuple[str, str], GuardFinding] = {}
         self._warned: dict[tuple[str, str], GuardFinding] = {}
         self._tasks = 0
+        self._named_tasks: list[_NamedTasks] = []
         self._group = _Group([])
 
     def check(self, moves: Sequence[RefMove]) -> list[GuardFinding]:
@@ -330,21 +341,37 @@ class WorkGuard:
         """The live leases of others whose task a commit has, or has open, by ``before`` only."""
         if before == after or not commit or not self.others():
             return []
-        empty, _ = object_id(TREE, b"", len(commit) // 2)
-        every = list(
-            history.read(history.differs(self._repository, empty, commit, history.NO_RENAMES))
-        )
-        names = []
-        for tasks in (before, after):
-            files = self._tasks_of(every, tasks, TaskParser(tasks))
+        was, now = self._tasks_in(commit, before), self._tasks_in(commit, after)
+        # Other words for statuses may make an open task a done one, which nobody guards.
+        lost = {name for _, name in (was.files - now.files) | (was.open - now.open)}
+        return [x for x in self.others() if x.resource.key in lost]
+
+    def gained(self, before: Tasks, after: Tasks, commit: str) -> list[tuple[str, Lease]]:
+        """The files that are of another's task by ``after`` only, each with the live lease.
+
+        Such a file came when it was nobody's task, and would be changed without a change of it.
+        """
+        if before == after or not commit or not (others := self.others()):
+            return []
+        gained = self._tasks_in(commit, after).files - self._tasks_in(commit, before).files
+        return [
+            (path, x) for path, name in sorted(gained) for x in others if x.resource.key == name
+        ]
+
+    def _tasks_in(self, commit: str, tasks: Tasks) -> _NamedTasks:
+        """All tasks of a commit by some settings."""
+        found = next((x for x in self._named_tasks if x.commit == commit and x.by == tasks), None)
+        if found is None:
+            empty, _ = object_id(TREE, b"", len(commit) // 2)
+            differs = history.differs(self._repository, empty, commit, history.NO_RENAMES)
+            files = self._tasks_of(list(history.read(differs)), tasks, TaskParser(tasks))
             if len(files) > MAX_TASKS:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
             done = {(x.path, x.after.resource.key) for x in files if x.after and x.after.is_done}
-            each = {(x.path, name) for x in files for name in x.names}
-            # Other words for statuses may make an open task a done one, which nobody guards.
-            names.append((each, each - done))
-        lost = {name for was, now in zip(*names, strict=True) for _, name in was - now}
-        return [x for x in self.others() if x.resource.key in lost]
+            each = frozenset((x.path, name) for x in files for name in x.names)
+            found = _NamedTasks(commit, tasks, each, each - done)
+            self._named_tasks.append(found)
+        return found
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
         for record in cast(GitRecords, ledger.records).below("paths"):
