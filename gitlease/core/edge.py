@@ -108,16 +108,20 @@ class People:
     """How holders are called in task files: by the map, else by their email.
 
     ``handles``: holders not in the map are called ``@localpart`` of their email, as in Backlog.md.
+    ``usual`` maps further addresses of people to their usual ones, as a mailmap does; both as
+    ``person_key`` has them.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     handles: bool = False
+    usual: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, holder: str) -> str:
         """The name to write for a holder. Invalid if the map gives it to somebody else."""
-        for email, name in self.names.items():
-            if same_person(email, holder):
-                return _name_of_somebody(name, holder)
+        for is_theirs in (same_person, self._same_by_mailmap):
+            for email, name in self.names.items():
+                if is_theirs(email, holder):
+                    return _name_of_somebody(name, holder)
         name = handle_of(holder) if self.handles else holder
         others = self._mapped_to(name)
         # Written all the same it would be read as theirs.
@@ -132,11 +136,27 @@ class People:
         """Return whether a name in a task file means this holder."""
         mapped = self._mapped_to(name)
         if mapped:
-            return any(same_person(email, holder) for email in mapped)
-        if same_person(name, holder):
+            return any(self.is_same(email, holder) for email in mapped)
+        if self.is_same(name, holder):
             return True
         in_map = any(same_person(email, holder) for email in self.names)
         return self.handles and not in_map and same_name(name, handle_of(holder))
+
+    def is_same(self, one: str, other: str) -> bool:
+        """Return whether two addresses are one person's, by ``names`` or by the mailmap too."""
+        if same_person(one, other):
+            return True
+        names = [[n for e, n in self.names.items() if same_person(e, x)] for x in (one, other)]
+        if any(same_name(x, y) for x in names[0] for y in names[1]):
+            return True
+        # Two names in the settings are two people, whatever a mailmap says.
+        return not all(names) and self._same_by_mailmap(one, other)
+
+    def _same_by_mailmap(self, one: str, other: str) -> bool:
+        if "@" not in one or "@" not in other:
+            return False
+        keys = person_key(one), person_key(other)
+        return self.usual.get(keys[0], keys[0]) == self.usual.get(keys[1], keys[1])
 
     def holders_of(self, name: str) -> tuple[str, ...]:
         """The holders that a name stands for: by the map, or as an email."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from gitlease import engine
-from gitlease.core.edge import Progress, Task
+from gitlease.core.edge import Assignee, Progress, Task
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, MS, humanize_duration
@@ -209,14 +209,22 @@ class ClaimPlan:
     def __init__(self, session: LedgerSession, plan: Plan, options: ClaimOptions) -> None:
         self._session, self._plan, self._options = session, plan, options
         self._abandoned: set[Resource] = set()
+        self._under: dict[Resource, str] = {}  # what the caller has under another address
         self.paths: dict[Resource, tuple[str, ...]] = {}
         """Those of each resource, as they were planned last."""
 
     def operations(self, turn: Turn) -> tuple[Sequence[Operation], Sequence[Planned]]:
         gone, options = self._abandoned, self._options
         planned = [p.alone if p.resource in gone else p for p in self._plan()]
+        planned = [self._moved(p) if p.resource in self._under else p for p in planned]
         claims = [
-            _claim_of(self._session, p, options, turn, abandoned=p.resource in gone)
+            _claim_of(
+                self._session,
+                p,
+                self._options_for(p.resource),
+                turn,
+                abandoned=p.resource in gone,
+            )
             for p in planned
         ]
         self.paths = {x.resource: x.paths for x in claims}
@@ -226,6 +234,23 @@ class ClaimPlan:
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
         return [bind, *claims], planned
 
+    def _options_for(self, resource: Resource) -> ClaimOptions:
+        former = self._under.get(resource)
+        if former is None:
+            return self._options
+        # Only from that address: somebody else may have been faster.
+        reason = self._options.reason or f"{former} is the same person"
+        return replace(self._options, takeover=True, expect_holder=former, reason=reason)
+
+    def _moved(self, planned: Planned) -> Planned:
+        """The plan that writes the caller's present name for the one of their other address."""
+        people, actor = self._session.edges.rules.people, self._session.actor
+        if not planned.mine or planned.task is None:
+            return planned
+        former = tuple(Assignee(x, people.holders_of(x), people.handles) for x in planned.mine)
+        edit = replace(planned.edit, add=people.name_of(actor.holder))
+        return replace(planned, others=former, mine=(), edit=edit)
+
     def try_turns(self, turn: Turn, attempt: Callable[[Turn], T]) -> T:
         """Attempt it with one turn after another, until it is granted or a refusal stays."""
         while True:
@@ -234,7 +259,7 @@ class ClaimPlan:
             except LeaseHeld as held:
                 if (further := self._turn_after(held, turn)) is not None:
                     turn = further
-                elif not self._again(held):
+                elif not self._again(held) and not self._under_another_address(held):
                     raise
 
     def _turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
@@ -260,6 +285,26 @@ class ClaimPlan:
         if resource in self._abandoned or over != {True}:
             return False
         self._abandoned.add(resource)
+        return True
+
+    def _under_another_address(self, held: LeaseHeld) -> bool:
+        """True if to claim once more what turned out to be the caller's, by another address."""
+        session = self._session
+        head = session.store.known(session.layer) if held.by_edge else None
+        if head is None or held.resource is None or self._options.takeover:
+            return False
+        resource, moment = parse_resource(held.resource), session.moment(head)
+        people, holder = session.edges.rules.people, session.actor.holder
+        former = {x.holder for x in held.conflicts}
+        theirs = all(
+            x.resource == resource
+            and relation(x, session.actor, head.policy, moment) is Relation.THEIRS_ASSIGNED
+            and people.is_same(x.holder, holder)
+            for x in held.conflicts
+        )
+        if resource in self._under or len(former) != 1 or not theirs:
+            return False
+        self._under[resource] = former.pop()
         return True
 
 

@@ -297,7 +297,7 @@ def _why_not(
     if (done := _finished(leases, context)) is not None:
         return WhyNot.DONE, done.holder, done
     for lease, how in stands:
-        if how is Relation.MINE:
+        if how is Relation.MINE or _is_under_another_address(lease, context):
             return WhyNot.YOURS, lease.holder, lease
         if how is Relation.THEIRS_ASSIGNED:
             return WhyNot.ASSIGNED, lease.holder, lease
@@ -331,11 +331,19 @@ def _carry(task: Task, leases: Sequence[Lease], context: QueueContext) -> Carry:
         best = min(own, key=lambda x: _STATES.index(_own_state(x, context)))
         return Carry(name, _own_state(best, context), task, context.view(best))
     for lease in active:
+        if _is_under_another_address(lease, context):
+            return Carry(name, Carried.LAPSED, task, context.view(lease))
         if context.relation(lease) in _IN_THE_WAY:
             taken = context.was_taken(task.resource.key)
             state = Carried.TAKEN_OVER if taken else Carried.THEIRS
             return Carry(name, state, task, context.view(lease), lease.holder)
     return Carry(name, Carried.NONE, task)
+
+
+def _is_under_another_address(lease: Lease, context: QueueContext) -> bool:
+    """Return whether the caller has the task by a lapsed lease of another address of theirs."""
+    is_lapsed = context.relation(lease) is Relation.THEIRS_ASSIGNED
+    return is_lapsed and context.people.is_same(lease.holder, context.actor.holder)
 
 
 def _own_state(lease: Lease, context: QueueContext) -> Carried:

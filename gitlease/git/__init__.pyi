@@ -12,6 +12,11 @@ from gitlease.git.history import committed as committed
 from gitlease.git.history import read_answer as read_answer
 from gitlease.git.history import read_log as read_log
 from gitlease.git.history import staged as staged
+from gitlease.git.mailmap import MAILMAP as MAILMAP
+from gitlease.git.mailmap import MAX_MAILMAP as MAX_MAILMAP
+from gitlease.git.mailmap import Mailmap as Mailmap
+from gitlease.git.mailmap import read_mailmap as read_mailmap
+from gitlease.git.mainline import read_main_file as read_main_file
 from gitlease.git.merges import merged as merged
 from gitlease.git.objects import BLOB as BLOB
 from gitlease.git.objects import COMMIT as COMMIT

@@ -156,6 +156,9 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     if holder is None or same_person(holder, own):
         return ()
     lapsed = error.by_edge and all(view.state != "active" for view in error.views)
+    if lapsed and error.resource and door.ledger.edges.rules.people.is_same(holder, own):
+        again = {"resources": [error.resource], "scope": _part(error.scope), "layer": error.layer}
+        return (Hint("claim", again, f"{holder} is an address of yours: claim it again first"),)
     if lapsed and error.resource is not None:
         return (sentences.ask(door, error.resource, error.to_ask or holder, scope=error.scope),)
     # An edge is in the way, or will be once an expired lease has lapsed.

@@ -198,6 +198,17 @@ class LedgerPlace:
             afresh=afresh,
         )
 
+    def mailmap(self) -> Mapping[str, str]:
+        """The mailmap of the remote's default branch; it is read when it is first asked for."""
+
+        def load() -> bytes:
+            names = remotes_of_work(self.location, self.repository)
+            return git.read_main_file(
+                self.repository, names, git.MAILMAP, limit=git.MAX_MAILMAP
+            ).data
+
+        return git.Mailmap(load)
+
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
         names = remotes_of_work(self.location, self.repository)

@@ -92,7 +92,9 @@ class Workspace:
             clock=self.clock,
             actor=actor,
             layer=self.layer,
-            edges=Edges(place.task_files(), edge_rules(settings), holder=actor.holder),
+            edges=Edges(
+                place.task_files(), edge_rules(settings, place.mailmap()), holder=actor.holder
+            ),
             inbox=place.inbox(actor),
             default_ttl=settings.ttl,
             ttl_is_default=settings.ttl_is_default,
@@ -397,10 +399,14 @@ def _recorded_runs(private: str, clock: Clock) -> runs.RunsFolder | None:
     return None
 
 
-def edge_rules(settings: Settings) -> EdgeRules:
-    """The settings of edges."""
+def edge_rules(settings: Settings, mailmap: Mapping[str, str] | None = None) -> EdgeRules:
+    """The settings of edges, with the mailmap that says which addresses are one person's."""
     return EdgeRules(
-        people=People(settings.people, handles=settings.handles),
+        people=People(
+            settings.people,
+            handles=settings.handles,
+            usual={} if mailmap is None else mailmap,
+        ),
         statuses={Progress(name): words for name, words in settings.tasks.statuses.items()},
         required=settings.tasks.required,
         commit=settings.edges_commit,
