@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from importlib.util import find_spec
 from ipaddress import ip_address
 from types import FrameType
+from typing import Any
 
 import anyio
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -244,6 +246,7 @@ async def _fault(_request: Request, _error: Exception) -> Response:
 
 DRAIN = 30  # seconds to answer pending requests at the end
 HEAD_SECONDS = 10.0  # for the head of a request to arrive
+MOST_OF_HEAD = 32 * 1024  # bytes
 MOST_CONNECTIONS = 800  # each is a file, of which a process usually may have 1,024
 MOST_IDLE_OF_PEER = 200  # connections of one address without a request; the oldest is closed
 
@@ -277,7 +280,7 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
         limit_concurrency=MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=32 * 1024,
+        h11_max_incomplete_event_size=MOST_OF_HEAD,
     )
     return uvicorn.Server(config)
 
@@ -312,11 +315,51 @@ def listen(host: str, port: int) -> list[socket.socket]:
     )
 
 
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 without the forms that a proxy in front may read as other requests than h11 does.
+
+    Those are two lengths of one body (``Content-Length`` beside ``Transfer-Encoding``), a
+    ``Transfer-Encoding`` of HTTP/1.0, and lines that end in a bare line feed.
+    """
+
+    _last = b""  # the last byte before those that wait to be read
+
+    def next_event(self) -> Any:
+        waiting = self.trailing_data[0]
+        # Judged before the head is complete: an empty line in bare line feeds would end it.
+        if self.their_state is h11.IDLE and _has_bare_feed(waiting.partition(b"\r\n\r\n")[0]):
+            raise h11.RemoteProtocolError("a line of the head ends in a bare line feed")
+        event = super().next_event()
+        read = waiting[: len(waiting) - len(self.trailing_data[0])]
+        # What ends a body in chunks may have lines, too.
+        if isinstance(event, h11.EndOfMessage) and _has_bare_feed(read, after=self._last):
+            raise h11.RemoteProtocolError("a line of the trailers ends in a bare line feed")
+        self._last = read[-1:] or self._last
+        if isinstance(event, h11.Request):
+            lengths = {name for name, _ in event.headers} & {*BODY_LENGTHS}
+            old = event.http_version < b"1.1" and BODY_LENGTHS[1] in lengths
+            if len(lengths) > 1 or old:
+                raise h11.RemoteProtocolError("the body has no certain length")
+        return event
+
+
+BODY_LENGTHS = (b"content-length", b"transfer-encoding")
+
+
+def _has_bare_feed(data: bytes, *, after: bytes = b"") -> bool:
+    """Return whether a line in the data, which come ``after`` this byte, ends without a return."""
+    return data.count(b"\n") > (after + data).count(b"\r\n")
+
+
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection if the head of a request does not arrive in time."""
 
     _late: asyncio.TimerHandle | None = None
     _heard = 0.0  # when data came, by the loop's clock
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.conn = StrictConnection(h11.SERVER, MOST_OF_HEAD)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
