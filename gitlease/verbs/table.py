@@ -599,7 +599,8 @@ class DeclaredVerb:
     ``no`` are the error codes behind exit status 1, ``done`` the meaning of 0. ``tool`` is the help
     that models read, of a tool that is the verb as it is. ``reads``: it changes no lease, unless a
     parameter ``changes`` that. ``doors`` are those that offer it, ``session``:
-    it depends on the caller's. ``runs``: it runs the words of its parameter ``command``, and has
+    it depends on the caller's. ``refuses`` are options of all
+    verbs that it has no use for. ``runs``: it runs the words of its parameter ``command``, and has
     ``own_exits`` with their meanings. ``shares`` are verbs whose parameters it takes besides its
     own, each but some, as ``**terms``.
     """
@@ -614,6 +615,7 @@ class DeclaredVerb:
     advice: Sequence[str] = ()
     tool: str = ""
     session: bool = True
+    refuses: Sequence[str] = ()
     reads: bool = False
     runs: bool = False
     own_exits: Sequence[tuple[int, str]] = ()

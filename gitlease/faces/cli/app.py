@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -102,7 +102,7 @@ class Verb(click.Command):
     ) -> None:
         super().__init__(name, context_settings=CONTEXT, help=page.help, **settings)
         self.page, self.bare = page, bare or {}
-        self.params += shared_options(session=page.session)
+        self.params += shared_options(session=page.session, refused=page.refuses)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -185,10 +185,13 @@ def _exit_line(status: int, no: Sequence[str]) -> str:
     return f"{status:>3}  {meaning} ({', '.join(names)})"
 
 
-def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]:
+def shared_options(
+    *, session: bool, verb: bool = True, refused: Collection[str] = ()
+) -> list[click.Parameter]:
     """Return new instances of the options that all verbs share, also allowed before the verb.
 
-    The output options are hidden in the help of a single ``verb``.
+    The output options are hidden in the help of a single ``verb``, and so are those that it
+    refuses.
     """
     options: list[click.Parameter] = []
     if session:
@@ -203,9 +206,20 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             metavar="NAME",
             shell_complete=completed("known_layers"),
             help="Use the ledger of this layer.",
+            hidden="layer" in refused,
         ),
-        _kept("--local", is_flag=True, help="Use a ledger that never leaves this clone."),
-        _kept("--remote", metavar="NAME|URL", help="Use the ledger on this remote."),
+        _kept(
+            "--local",
+            is_flag=True,
+            help="Use a ledger that never leaves this clone.",
+            hidden="local" in refused,
+        ),
+        _kept(
+            "--remote",
+            metavar="NAME|URL",
+            help="Use the ledger on this remote.",
+            hidden="remote" in refused,
+        ),
         Option(
             ["-C", "directory"],
             metavar="DIR",

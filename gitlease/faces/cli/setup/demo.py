@@ -328,6 +328,7 @@ terminal the demo pauses for reading, and takes about a minute.""",
     done="every step behaved as expected",
     no=("violations",),
     session=False,
+    refuses=("layer", "local", "remote"),
 )
 @flag("--keep", help="Keep the folder afterwards.")
 @flag("--fast", help="Do not pause on a terminal.")

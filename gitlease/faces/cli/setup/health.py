@@ -340,6 +340,7 @@ prompt.""",
     done="proven",
     no=("violations",),
     session=False,
+    refuses=("layer", "local"),
 )
 @option(
     "--workers", metavar="N", type=click.IntRange(2, 32), default=4, help="Use so many workers (4)."

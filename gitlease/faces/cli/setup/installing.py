@@ -286,6 +286,7 @@ those that git's ssh needs.""",
     exits=(1, 2, 5, 7, 128),
     no=("violations",),
     session=False,
+    refuses=("layer", "local", "remote"),
 )
 @click.argument(
     "action", metavar=f"[{'|'.join(ACTIONS)}]", required=False, type=click.Choice(ACTIONS)

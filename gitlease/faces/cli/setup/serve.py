@@ -72,6 +72,7 @@ it, for any address; --allow-host adds the names they use.""",
     ),
     exits=(2, 7, 128),
     session=False,
+    refuses=("layer", "local", "remote"),
 )
 @click.argument("part", metavar="[token]", required=False, type=click.Choice(("token",)))
 @click.argument(
