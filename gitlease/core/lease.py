@@ -696,7 +696,8 @@ class LeaseView:
     ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
     a later session of its holder, and none renews it. ``pid`` leads the terminal session on
     ``host``, or is the run's own, and ``worktree`` names the linked work tree of the claim.
-    ``capped``: it was to be extended beyond the policy's maximum.
+    ``capped``: it was to be extended beyond the policy's maximum, which is ``max_ttl_seconds``
+    then (None otherwise).
     """
 
     resource: str
@@ -724,6 +725,7 @@ class LeaseView:
     parked: bool = False
     pid: int | None = None
     capped: bool = False
+    max_ttl_seconds: int | None = None
     lapses_at: datetime | None = None
     worktree: str | None = None
 

@@ -133,7 +133,10 @@ def extend_verb(
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     # The library answers with leases alone: each says itself that it was capped.
-    extended = tuple(replace(view, capped=answer.capped_to_max) for view in answer.leases)
+    most = answer.max_ttl_seconds if answer.capped_to_max else None
+    extended = tuple(
+        replace(view, capped=answer.capped_to_max, max_ttl_seconds=most) for view in answer.leases
+    )
     return changed(replace(answer, leases=extended), body, lines)
 
 

@@ -74,6 +74,7 @@ def list_verb(
         body=body,
         lines=lambda: [_leases_table(views, ended, door.ledger.actor, now)],
         leases=views,
+        value=ended,
         warnings=reading.warnings,
     )
 

@@ -98,7 +98,7 @@ def test_a_refusal_says_who_where_until_when_and_what_to_call(
     bob = gitlease_ledger.open(BOB, directory=Path(__file__).parent)
     lease = ada.claim("path:src/a.py", scope="api", ttl="10m", reason="rate limits")
     who = f"src/a.py is held by {ADA} (scope api, session s1 on {lease.host}) until "
-    until = f'{lease.expires_at:%Y-%m-%dT%H:%M:%SZ}: "rate limits"'
+    until = f'{lease.expires_at:%Y-%m-%dT%H:%M:%SZ}, expires in 10m: "rate limits"'
     with pytest.raises(gitlease.NotHolder) as other:
         bob.renew("/src/a.py")
     assert str(other.value) == who + until

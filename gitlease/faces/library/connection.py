@@ -248,7 +248,8 @@ class Connection(GatewayVerbs):
         if method.answer == LEASE and not leases:
             raise UnknownOutcome("the gateway's answer has no lease")
         if answer.get("capped_to_max"):
-            leases = tuple(replace(lease, capped=True) for lease in leases)
+            most = answer.get("max_ttl_seconds")
+            leases = tuple(replace(x, capped=True, max_ttl_seconds=most) for x in leases)
         return method.answer_of(Result(body=answer, lines=tuple, leases=leases))
 
     def _ask(

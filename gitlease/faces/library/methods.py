@@ -92,7 +92,8 @@ def refusal(error: GitleaseError) -> GitleaseError:
 
 
 def _text(error: GitleaseError) -> str:
-    # The fact, and who has the lease, where, until when and why; full timestamps, for logs.
+    # The fact, and who has the lease, where, until when and why; full timestamps, for logs, in
+    # which the time left is that of the refusal.
     view = error.lease
     if view is None or error.code not in sentences.IN_THE_WAY:
         return error.message
@@ -100,7 +101,7 @@ def _text(error: GitleaseError) -> str:
     if error.by_edge:
         text += f", last held until {utc_text(view.expires_at)}"
     elif view.state in ("active", "expired"):
-        text += sentences.lasts(view, ANOTHER_DAY, short=True)
+        text += sentences.lasts(view, ANOTHER_DAY)
         if error.resource is not None and fold(error.resource) == fold(view.resource):
             text += sentences.afterwards(view, ANOTHER_DAY)
     return text + sentences.quoted(view.reason)
@@ -421,6 +422,8 @@ class Method:
         planned = "dry_run" in result.body and result.value
         if self.answer in (LEASE, LEASES):
             leases = tuple(result.leases or planned or ())
+            if self.verb == "list":  # with `all` those that ended, too
+                leases += tuple(map(values.ended_of, result.value or ()))
             return leases[0] if self.answer == LEASE else leases
         if self.answer == NONE:
             return None

@@ -16,6 +16,7 @@ from gitlease.engine import answers
 from gitlease.engine.answers import Taken
 from gitlease.engine.queue import Carried, Carry, Entry, WhyNot
 from gitlease.runs.leased_command import Ran
+from gitlease.verbs import wire
 from gitlease.verbs.running import OUTCOMES
 from gitlease.verbs.running import WorkEvent as WorkEvent
 from gitlease.verbs.running import WorkOutcome as WorkOutcome
@@ -223,6 +224,11 @@ def lease_of(data: Mapping[str, Any]) -> Lease:
         since = datetime.fromisoformat(ended) - datetime.now(UTC)
         known["expires_in"] = min(0, int(since.total_seconds()))
     return ANSWERS.load(Lease, _LACKING | known)
+
+
+def ended_of(one: answers.EndedLease) -> Lease:
+    """A lease that was released or revoked, as the library has it."""
+    return lease_of(wire.ended_lease(one))
 
 
 def task_of(data: Mapping[str, Any]) -> Task:
