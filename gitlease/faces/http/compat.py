@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from functools import wraps
 from typing import Any
 
@@ -16,12 +17,13 @@ from gitlease.core.edge import Task
 from gitlease.core.errors import (
     GitleaseError,
     LeaseHeld,
+    LeaseLost,
     NotFound,
     NotHolder,
     UsageError,
     check_text,
 )
-from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.lease import Lease, same_person
 from gitlease.core.resources import Resource
 from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.stepping import is_in_ledger
@@ -113,9 +115,14 @@ def claim_named(
 def blocks_until(error: GitleaseError) -> str:
     """Until when an expired lease still blocks, for the end of a message; else an empty text."""
     view = error.lease
-    if view is None or view.state != State.EXPIRED.value or view.lapses_at is None or error.by_edge:
+    if view is None or view.lapses_at is None or error.by_edge:
         return ""
-    return f", has expired, and blocks others until {wire.seconds(view.lapses_at, round_up=True)}"
+    # The view has the time that was left when it was read: after its lapse it blocks nobody.
+    if not view.is_lapsing(view.expires_at - timedelta(seconds=view.expires_in)):
+        return ""
+    # A lost lease is called expired already.
+    how = "; it" if isinstance(error, LeaseLost) else ", has expired, and"
+    return f"{how} blocks others until {wire.seconds(view.lapses_at, round_up=True)}"
 
 
 def warnings_in(result: Result) -> dict[str, Any]:

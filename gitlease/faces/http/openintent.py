@@ -24,6 +24,7 @@ from starlette.routing import BaseRoute, Route
 from gitlease import __version__
 from gitlease.core.edge import Task
 from gitlease.core.errors import (
+    GitleaseError,
     LeaseHeld,
     LeaseLost,
     NotFound,
@@ -34,7 +35,14 @@ from gitlease.core.errors import (
 )
 from gitlease.core.instant import moment_of, parse_duration
 from gitlease.core.lease import Lease, LeaseView, State
-from gitlease.core.resources import Resource, fold, name_resource, parse_scope, reads_as_name
+from gitlease.core.resources import (
+    WHOLE,
+    Resource,
+    fold,
+    name_resource,
+    parse_scope,
+    reads_as_name,
+)
 from gitlease.engine.acts import check_release, taken_from
 from gitlease.engine.answers import EndedLease
 from gitlease.engine.stepping import read_leases
@@ -56,13 +64,13 @@ from gitlease.faces.http.request_handler import (
 )
 from gitlease.faces.http.routes import GatewayDoor
 from gitlease.gateway.follower import LAPSED
+from gitlease.verbs import wire
 from gitlease.verbs.claiming import BY_NAME
 from gitlease.verbs.table import http_of
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"
 DURATIONS = ("duration_seconds", "ttl_seconds")  # of the SDK, and of the RFC
-DURATION = 300  # seconds, where a request names none
 LONGEST_TITLE, WORDS = 500, 60
 _GIVEN = r"intent-([a-z0-9-]*)-([0-9a-f]{8})([0-9a-f]{8})"
 _STATUS = {"completed": "released"}  # lease states that RFC-0003 names differently
@@ -263,14 +271,29 @@ def refused(error: Failure) -> Response:
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         # The SDK takes a 409 for a conflict of leases only with the word lease in its body.
         status, view = 409, error.lease
-        body["message"] = f"the lease was refused: {body['message']}{blocks_until(error)}"
-        if view is not None and view.state == State.ACTIVE.value:
+        body["message"] = f"the lease was refused: {_in_words(error)}"
+        body["scope"] = view.scope if view else error.scope
+        body["session"] = view.session if view else None
+        body["expires_at"] = _naive(view.expires_at) if view else None
+        in_the_way = view is not None and not isinstance(error, LeaseLost) and not error.by_edge
+        if view is not None and (view.state == State.ACTIVE.value or in_the_way):
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):
         status = 503
     elif isinstance(error, UsageError):
         body["errors"] = [error.message]
     return JSONResponse(body, status, headers={"Retry-After": "2"} if status == 503 else {})
+
+
+def _in_words(error: GitleaseError) -> str:
+    """The fact, with scope, session and end of the lease in the way: the SDK shows only this."""
+    view, message = error.lease, without_paths(error.message)
+    if view is None or isinstance(error, LeaseLost) or error.by_edge:
+        return message + blocks_until(error)
+    parts = {"scope": None if view.scope == WHOLE else view.scope, "session": view.session}
+    where = ", ".join(f"{x} {y}" for x, y in parts.items() if y and f"{x} {y}" not in message)
+    until = blocks_until(error) or f" until {wire.seconds(view.expires_at)}"
+    return f"{message}{f' ({where})' if where else ''}{until}"
 
 
 def _intent(resource: Resource, task: Task | None, *, done: bool = False) -> dict[str, Any]:
@@ -353,9 +376,12 @@ def _check_fields(asked: CompatRequest, known: Collection[str]) -> None:
         raise UsageError(f"unknown field {odd[:60]!r}; known fields: {', '.join(sorted(known))}")
 
 
-def _duration(asked: CompatRequest) -> int:
+def _duration(asked: CompatRequest) -> int | None:
+    """The time that a request asks for; None for the ledger's default, or as long as before."""
     given = {x: asked.body[x] for x in DURATIONS if asked.body.get(x) is not None}
-    name, seconds = next(iter(given.items()), (DURATIONS[0], DURATION))
+    if not given:
+        return None
+    name, seconds = next(iter(given.items()))
     # By their text: 60 and 60.0, or 1 and true, are equal in Python.
     if len({*map(repr, given.values())}) > 1:
         raise UsageError(f"{' and '.join(DURATIONS)} are one and the same: send one of them")

@@ -21,7 +21,15 @@ from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import LeaseView, State
-from gitlease.core.resources import Resource, any_overlap, fold, parse_resource, word_anywhere
+from gitlease.core.resources import (
+    PATH_PREFIX,
+    Resource,
+    any_overlap,
+    check_braces,
+    fold,
+    parse_resource,
+    word_anywhere,
+)
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer, EndedLease
 from gitlease.engine.ledger_session import FILE, RECORD, LedgerSession
@@ -113,8 +121,23 @@ class GatewayDoor(Door):
     def queue(self) -> TaskQueue:
         return TaskQueue(self._ledger)
 
+    def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
+        return [self.resource(word) for word in words]
+
     def paths(self, words: Iterable[Any]) -> list[Resource]:
-        return [parse_resource(f"path:{read_text(self, word, 'paths')}") for word in words]
+        return [self.resource(f"path:{read_text(self, word, 'paths')}") for word in words]
+
+    def resource(self, word: Any) -> Resource:
+        """The resource of a word. UsageError for braces, unless a lease has just that name."""
+        resource = parse_resource(word)
+        if resource.is_path and "{" in word and not self._is_leased(resource):
+            check_braces(word.removeprefix(PATH_PREFIX))
+        return resource
+
+    def _is_leased(self, resource: Resource) -> bool:
+        """Return whether the ledger has a record of a resource."""
+        ledger = self.ledger.store.fetch(self.ledger.layer).ledger
+        return ledger is not None and bool(ledger.leases_of(resource))
 
     def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change; if the ledger has the request's already, answer from the record."""
@@ -267,7 +290,7 @@ def carry_out(
     if "new" in known and request.headers.get("if-none-match") == "*":
         values["new"] = True
     if request.resource:
-        resource = parse_resource(request.resource)
+        resource = door.resource(request.resource)
         name = "resource" if "resource" in known else "resources"
         values[name] = resource if name == "resource" else [resource]
         held = verb.name in ("claim", "show")
@@ -298,7 +321,7 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
     ]
     ended = [x for x in reading.ended if state in ("all", x.state.value)]
     if path := values.get("path"):
-        about = parse_resource(f"path:{path}")
+        about = door.resource(f"path:{path}")
         covering = {x.lease_id for x in read_leases(door.ledger, resource=about).leases}
         views = [x for x in views if x.lease_id in covering]
         # The audit trail has no further paths of a lease than its own.
@@ -440,7 +463,10 @@ class ApiRoute:
         data, what = request.data, "the query" if self.in_query else "the body"
         if not isinstance(data, dict):
             raise UsageError(f"{what} must be a JSON object, not {name_of_type(data)}")
-        given = {x: y for x, y in data.items() if x in self.fields or x not in IGNORED}
+        # To ignore it would let its sender believe that somebody else has the lease.
+        if odd := next((x for x in data if x in IGNORED and x not in self.fields), None):
+            raise UsageError(f"leave out {odd}: the token alone determines the holder")
+        given = dict(data)
         for name in given if self.in_query else ():
             if name in self.fields and self.fields[name].kind.switch:
                 if given[name] not in ("true", "false"):

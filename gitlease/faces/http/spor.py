@@ -114,8 +114,11 @@ def extend_node(asked: CompatRequest) -> CompatAnswer:
     door = _door(asked, node)
     if any(x.parked for x in asked.held(node)):
         carry_out("claim", door, resources=[node])
-    # Whole seconds, rounded up: no client gets less than it asked for.
-    seconds = min(-(-math.ceil(ms) // MS), LONGEST)
+    # Spor stretches a lease by that time, and the verb to so long from now. In whole seconds,
+    # rounded up: no client gets less than it asked for.
+    ends = [x.expires_at for x in asked.held(node) if x.answers_to(door.ledger.actor)]
+    left = max(ends, default=0) - door.ledger.clock.now().wall_ms
+    seconds = min(-(-(math.ceil(ms) + max(0, left)) // MS), LONGEST)
     result = carry_out("extend", door, resource=node, duration=seconds)
     most = {"capped_to_max": True, "claim_ttl_max_ms": result.body["max_ttl_seconds"] * MS}
     return _leased("extended", result, **(most if result.body["capped_to_max"] else {}))

@@ -229,7 +229,8 @@ def test_nobody_asks_without_a_good_token(gate: Served) -> None:
 
 
 def test_the_holder_is_the_tokens_and_never_the_bodys(gate: Served, jo: httpx.Client) -> None:
-    claimed = jo.put("/v1/leases/a", json={"holder": "kim@example.com", "by": "kim"})
+    refused(jo.put("/v1/leases/a", json={"holder": "kim@example.com"}), 400, "usage")
+    claimed = jo.put("/v1/leases/a", json={})
     assert claimed.json()["lease"]["holder"] == "jo@example.com"
     gate.secret("eve", "read")
     refused(gate.ask("eve", "PUT", "/v1/leases/a"), 403, "forbidden")

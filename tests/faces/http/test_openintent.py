@@ -255,9 +255,9 @@ def test_an_expired_lease_is_told_and_never_renewed(
     refused(ask(project, "one", "PATCH", path), 404, "not_found")
 
 
-def test_the_rfcs_word_for_a_duration_counts_and_five_minutes_are_usual(project: Served) -> None:
+def test_the_rfcs_word_for_a_duration_counts_and_the_ledgers_ttl_is_usual(project: Served) -> None:
     terms: tuple[dict[str, Any], ...] = ({"ttl_seconds": 120}, {})
-    for given, seconds in zip(terms, (120, 300), strict=True):
+    for given, seconds in zip(terms, (120, 900), strict=True):
         lease = take(project, "one", scope=f"of-{seconds}", **given).json()
         end, start = (datetime.fromisoformat(lease[x]) for x in ("expires_at", "created_at"))
         assert end - start == timedelta(seconds=seconds)
