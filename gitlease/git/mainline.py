@@ -24,9 +24,11 @@ from gitlease.git.files import Unreadable, make_folders, notes_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
+    EXECUTABLE,
+    FILE,
     FOLDER,
     GitObjects,
-    TreeEntry,
+    TooLarge,
     fetched_store,
     objects_of,
     read_tree,
@@ -50,6 +52,7 @@ from gitlease.git.repository import (
     without_secrets,
 )
 from gitlease.git.run import GitResult
+from gitlease.git.smudging import ATTRIBUTES, as_checked_out
 
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder's listing
 MAX_ROUNDS = 16  # fetches for one commit: a clone without trees needs one for each level
@@ -116,41 +119,63 @@ def _unknown(why: str) -> MainFile:
 
 
 def read_main_file(
-    repository: Repository, remotes: Sequence[str], path: str, *, limit: int
+    repository: Repository,
+    remotes: Sequence[str],
+    path: str,
+    *,
+    limit: int,
+    objects: GitObjects | None = None,
 ) -> MainFile:
     """Read a file of the default branch of the first of these remotes that this clone tracks.
 
     ``path`` is relative to the root of the repository. A file of more than ``limit`` bytes is
-    unknown. Asks no remote.
+    unknown. ``objects`` are those of the repository, if they are open already. Asks no remote.
     """
     main = known_main(repository, remotes)
     if main.commit:
-        return read_file_at(repository, main.commit, path, limit=limit)
+        return read_file_at(repository, main.commit, path, limit=limit, objects=objects)
     return _unknown(main.why) if main.why else ABSENT
 
 
-def read_file_at(repository: Repository, commit: str, path: str, *, limit: int) -> MainFile:
-    """Read a file of a commit, given by its full id, from the objects that this clone has."""
-    objects = objects_of(repository)
-    *folders, name = path.split("/")
+def read_file_at(
+    repository: Repository,
+    commit: str,
+    path: str,
+    *,
+    limit: int,
+    objects: GitObjects | None = None,
+) -> MainFile:
+    """Read a file of a commit as a checkout would write it, from the objects that this clone has.
+
+    ``commit`` is a full id.
+    """
+    objects = objects or objects_of(repository)
+    attributes, above = dict[str, str](), ""
     try:
         header = objects.read(commit, COMMIT, MAX_TREE)
         tree = header.partition(b"\n")[0].removeprefix(b"tree ").decode("ascii", "replace")
-        for folder in folders:
-            entry = _entry(objects, tree, folder)
-            if entry is None or entry.mode != FOLDER:
+        mode, id = FOLDER, tree
+        for part in path.split("/"):
+            if mode != FOLDER:
                 return ABSENT
-            tree = entry.id
-        entry = _entry(objects, tree, name)
-        if entry is None:
-            return ABSENT
-        return MainFile(Presence.KNOWN, objects.read(entry.id, BLOB, limit))
+            entries = {x.name: x for x in read_tree(objects, id, MAX_TREE)}
+            if ATTRIBUTES in entries:
+                attributes[above + ATTRIBUTES] = entries[ATTRIBUTES].id
+            if part not in entries:
+                return ABSENT
+            _, mode, id = entries[part]
+            above = f"{above}{part}/"
+        if mode not in (FILE, EXECUTABLE):
+            return _unknown(f"{path} is not a regular file")
+        changed = as_checked_out(repository, objects, {path: id}, attributes).get(path)
+        if isinstance(changed, Unreadable):
+            raise changed
+        data = objects.read(id, BLOB, limit) if changed is None else changed
+        if len(data) > limit:
+            raise TooLarge(limit)
+        return MainFile(Presence.KNOWN, data)
     except Unreadable as why:
         return _unknown(f"{path} {why}")
-
-
-def _entry(objects: GitObjects, tree: str, name: str) -> TreeEntry | None:
-    return next((x for x in read_tree(objects, tree, MAX_TREE) if x.name == name), None)
 
 
 # --- the branch ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from gitlease.core.errors import Invalid, NotARepository
 from gitlease.core.frozen import dataclass, field
@@ -671,6 +671,40 @@ def listed_refs(repository: Repository, places: Sequence[str]) -> list[list[str]
     return [line.split(" ") for line in os.fsdecode(result.out).splitlines()]
 
 
+MAX_PACKED = 4 * 1024 * 1024  # bytes of packed refs that are sooner read than git is started
+
+
+def _few_refs(repository: Repository, refs: Sequence[str]) -> list[list[str]]:
+    """``listed_refs`` of some full names, without a process where files have them."""
+    found = list[list[str]]()
+    if repository.config.get("extensions.refstorage") not in (None, "files"):
+        return listed_refs(repository, refs)
+    packed = b""
+    packed_refs = os.path.join(repository.common_dir, "packed-refs")
+    with suppress(OSError), open(packed_refs, "rb") as file:
+        packed = file.read(MAX_PACKED + 1)
+    if len(packed) > MAX_PACKED:
+        return listed_refs(repository, refs)
+
+    def loose(ref: str) -> str:
+        return " ".join(words_in(os.path.join(repository.common_dir, ref), 4096))
+
+    for ref in refs:
+        value, symref = loose(ref), ""
+        if value.startswith("ref: "):
+            symref = value.removeprefix("ref: ")
+            if not symref.startswith("refs/") or ".." in symref:
+                continue
+            value = loose(symref)
+        if not is_id(value):
+            named = re.escape(os.fsencode(symref or ref))
+            line = re.search(rb"(?m)^([0-9a-f]{40,64}) " + named + rb"$", packed)
+            value = "" if line is None else line[1].decode()
+        if is_id(value):
+            found.append([value, ref, symref])
+    return found
+
+
 def ask_remote(repository: Repository, *words: str, seconds: float) -> GitResult:
     """Ask git something that asks a remote; it asks nobody for a password."""
     words = (f"--git-dir={repository.git_dir}", *words)
@@ -721,7 +755,7 @@ def main_of(
     usual = (*USUAL, configured or "") if not _is_narrowed(repository, name) else ()
     # What the remote answered comes first: git wrote its HEAD when the clone was made.
     refs = [f"{place}{branch}" for branch in (noted, "HEAD", *usual) if branch]
-    listed = listed_refs(repository, refs)
+    listed = _few_refs(repository, refs)
     by_ref = {ref: (symref or ref, oid) for oid, ref, symref in listed}
     # A default branch that is not tracked here is none of those with a usual name.
     if noted:

@@ -667,7 +667,8 @@ _LINE = rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID + rb")\b"
 
 def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
     """The committed id; None if none is. Raises Unreadable if that cannot be known here."""
-    main, unknown = read_main_file(repository, remotes, FILE, limit=MAX_FILE), ""
+    objects, unknown = git.objects_of(repository), ""
+    main = read_main_file(repository, remotes, FILE, limit=MAX_FILE, objects=objects)
     if main.presence is Presence.KNOWN:
         try:
             if (id := _id_in(main.data)) is not None:
@@ -678,7 +679,7 @@ def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
         unknown = main.why
     # A branch that has the id of the ledger is as good: whoever made it had that from main.
     try:
-        id = _id_in(git.objects_of(repository).named(f"HEAD:{FILE}", git.BLOB, MAX_FILE))
+        id = _id_in(objects.named(f"HEAD:{FILE}", git.BLOB, MAX_FILE))
     except Unreadable:
         id = None
     if id is None and unknown:

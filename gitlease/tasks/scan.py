@@ -9,6 +9,7 @@ have is said, never fetched, and sizes are asked before contents are read.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import posixpath
 import time
@@ -41,6 +42,7 @@ from gitlease.git.objects import (
     read_tree,
 )
 from gitlease.git.repository import PATHS, Repository, ask, is_id
+from gitlease.git.smudging import ATTRIBUTES, as_checked_out, filter_settings
 from gitlease.settings.schema import FILE, FILE_STEM, Tasks
 
 MAX_FILES = 50_000
@@ -322,27 +324,41 @@ class WorkTree:
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
 MAX_LINK = 4096
-ATTRIBUTES = ".gitattributes"
 MAX_COMMIT = 8 * 1024 * 1024  # bytes, whatever its message
 
 _BLOBS, _LINK, _TREE = (0o100644, 0o100755), 0o120000, 0o040000
 
 
 class RefTree:
-    """The files of the commit that a ref names. Raises NotFound where there is none."""
+    """The files of the commit that a ref names, as a checkout would write them.
+
+    Raises NotFound where there is none.
+    """
 
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects = objects_of(repository)
+        self._repository, self._objects = repository, objects_of(repository)
         self.root = _root(repository, self._objects, ref)
         self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
+        # With filters set up, the contents depend on them and on the attributes on the way.
+        self._filters, self._attributes = filter_settings(repository), dict[str, str]()
+        self._checked_out: dict[str, bytes | Unreadable] | None = None
 
     def entries(self, folder: str) -> list[Listed]:
         tree = self._tree(folder)
         self._entries += len(tree)
         if self._entries > MAX_ENTRIES:
             raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
-        listed = []
+        listed, filters = [], ""
+        if self._filters:
+            prefix = folder and folder + "/"
+            self._attributes |= {prefix + x.name: x.id for x in tree if x.name == ATTRIBUTES}
+            on_the_way = [
+                id
+                for x, id in self._attributes.items()
+                if prefix.startswith(x.removesuffix(ATTRIBUTES))
+            ]
+            filters = f":{self._filters}:{','.join(on_the_way)}" if on_the_way else ""
         for entry in tree:
             if entry.name in ("", ".", "..") or "/" in entry.name or entry.name.lower() == ".git":
                 continue  # no name that git gives a file
@@ -350,7 +366,7 @@ class RefTree:
             is_folder = entry.mode == _TREE
             (self._folders if is_folder else self._files)[path] = entry.id
             is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
-            key = f"{entry.id}:{path}"
+            key = f"{entry.id}:{path}{filters}"
             listed.append(Listed(entry.name, key, is_folder, is_file, is_link))
         return listed
 
@@ -358,7 +374,23 @@ class RefTree:
         return read_tree(self._objects, self._folders[folder], MAX_TREE)
 
     def load(self, file: FoundFile) -> Content:
+        if self._filters:
+            if self._checked_out is None:
+                self._checked_out = self._apply_filters()
+            changed = self._checked_out.get(file.path)
+            if isinstance(changed, Unreadable):
+                raise changed
+            if changed is not None:
+                return Content(changed[: MAX_BYTES + 1])
         return Content(self._objects.read(self._files[file.path], BLOB, MAX_BYTES))
+
+    def _apply_filters(self) -> dict[str, bytes | Unreadable]:
+        # All at once, of a tree of its own: this one may be read folder by folder just now.
+        whole = copy.copy(self)
+        whole._folders, whole._files, whole._attributes = {"": self.root}, {}, {}
+        found = {x.path for x in walk(whole) if x.kind is FileKind.FILE}
+        files = {path: whole._files[path] for path in found}
+        return as_checked_out(self._repository, self._objects, files, whole._attributes)
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
         with contextlib.suppress(Unreadable):
@@ -408,7 +440,7 @@ class IndexTree(RefTree):
 
     def __init__(self, repository: Repository, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects = objects_of(repository)
+        self._objects, self._filters = objects_of(repository), ""
         self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
         self._trees: dict[str, dict[str, TreeEntry]] = {}
         listed = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)
