@@ -47,6 +47,7 @@ from gitlease.engine.queue import QueueContext as QueueContext
 from gitlease.engine.queue import TaskQueue as TaskQueue
 from gitlease.engine.queue import WhyNot as WhyNot
 from gitlease.engine.queue import carrying as carrying
+from gitlease.engine.queue import doubt_messages as doubt_messages
 from gitlease.engine.queue import entry_of as entry_of
 from gitlease.engine.queue import hand_out as hand_out
 from gitlease.engine.queue import problem_messages as problem_messages

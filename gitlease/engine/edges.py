@@ -632,8 +632,9 @@ class _Known:
         for ref in filter(_is_branch, self.places):
             listed = self.at(ref)
             found = next((t for t in listed.tasks if t.resource == resource), None)
-            for problem in listed.problems:
-                # A file that cannot be read at all may be this very task.
+            # First what has the name: a file that cannot be read at all may be any task.
+            by_name = sorted(listed.problems, key=lambda x: resource.key not in fold(x.file))
+            for problem in sorted(by_name, key=lambda x: resource.key not in x.keys):
                 if resource.key in problem.keys or (not problem.keys and found is None):
                     return _unreadable(problem, ref)
             if found is not None and found.progress is Progress.OTHER:

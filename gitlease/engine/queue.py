@@ -684,7 +684,7 @@ class TaskQueue:
         next_up = tuple(hand_out(entries))
         nothing = not found.tasks and not found.problems
         problems = (found.nothing or NO_TASKS,) if nothing else problem_messages(found)
-        said = look.warnings + problems + _first(found.doubts)
+        said = look.warnings + problems + doubt_messages(found)
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
@@ -793,10 +793,11 @@ def problem_messages(found: TaskList) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _first(doubts: Sequence[str]) -> tuple[str, ...]:
-    more = len(doubts) - PROBLEMS_SHOWN
+def doubt_messages(found: TaskList) -> tuple[str, ...]:
+    """What is unknown of the tasks on the default branch."""
+    more = len(found.doubts) - PROBLEMS_SHOWN
     rest = (f"and {more} more task files there cannot be read",) if more > 0 else ()
-    return (*doubts[:PROBLEMS_SHOWN], *rest)
+    return (*found.doubts[:PROBLEMS_SHOWN], *rest)
 
 
 def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:

@@ -358,9 +358,17 @@ def _fetch_missing(
             left = max(0.0, deadline - time.monotonic())
             result = fetch(store, options, settings, source, left)
         if result.code or result.timed_out:
+            if store in result.err:  # it is damaged, perhaps: the next try makes it anew
+                _remove(store)
             detail = without_secrets(detail_of(result.err.splitlines(), result, seconds))
             return f"this clone has only a part of {name}, and the rest was not fetched: {detail}"
     return f"this clone has only a part of {name}, and the remote did not give all of the rest"
+
+
+def _remove(store: str) -> None:
+    from shutil import rmtree
+
+    rmtree(store, ignore_errors=True)
 
 
 def _store_for(repository: Repository) -> str:
@@ -370,18 +378,13 @@ def _store_for(repository: Repository) -> str:
     with contextlib.suppress(OSError):
         if sum(x.endswith(".pack") for x in os.listdir(packs)) < MAX_PACKS:
             return store
-        from shutil import rmtree
-
-        rmtree(store)
+        _remove(store)
     make_folders(packs)
     make_folders(os.path.join(store, "objects", "info"))
     make_folders(os.path.join(store, "refs", "heads"))
-    own = [
-        os.path.join(repository.common_dir, "objects"),
-        *filter(None, [os.environ.get("GIT_OBJECT_DIRECTORY")]),
-    ]
+    own = os.path.join(repository.common_dir, "objects")
     files = {
-        "objects/info/alternates": "".join(f"{as_entry(x)}\n" for x in own),
+        "objects/info/alternates": f"{as_entry(own)}\n",
         "config": (
             "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
             "[extensions]\n\tpartialClone = gitlease-main\n"

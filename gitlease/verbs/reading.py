@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from gitlease import wiring
+from gitlease import engine, wiring
+from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import glance, humanize_duration
 from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
@@ -209,7 +210,7 @@ def status_verb(door: DoorOfClone, *, cached: takes.Cached = False) -> Result:
         lines=lambda: [Details(rows=_status_rows(ledger, reading, views, active, actor, now))],
         leases=views,
         value=reading,
-        warnings=(*reading.warnings, *warnings),
+        warnings=(*reading.warnings, *warnings, *_doubts(door)),
         commands=commands,
     )
 
@@ -222,10 +223,24 @@ def _unknown_main(door: DoorOfClone, *, cached: bool) -> tuple[list[str], list[s
     if not cached:
         # An older git notes the remote's default branch with a clone alone: else it is asked.
         door.workspace.learn_main_branch()
-    if (remote := door.workspace.place.headless_remote()) is None:
+    main = door.workspace.place.main()
+    if main.commit and not main.ref:
+        remote, _, branch = main.name.partition("/")
+        text = f"{main.name} is not tracked here: landed work is not noticed"
+        return [text], [f"git remote set-branches --add {remote} {branch}"]
+    if (remote := door.workspace.place.headless_remote() or "") == "":
         return [], []
     text = f"the default branch of {remote} is not known here: landed work is not noticed"
     return [text], [f"git remote set-head {remote} -a"]
+
+
+def _doubts(door: DoorOfClone) -> tuple[str, ...]:
+    """What is unknown of the tasks on the main branch."""
+    try:
+        found = door.ledger.edges.everywhere()
+    except GitleaseError:  # what is wrong with the task files is for others to say
+        return ()
+    return engine.doubt_messages(found)
 
 
 def _active(views: Sequence[LeaseView]) -> list[Active]:

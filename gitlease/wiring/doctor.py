@@ -31,7 +31,7 @@ from gitlease.core.instant import MS, format_duration
 from gitlease.core.lease import DEFAULT_POLICY, State
 from gitlease.core.moves.operations import Barrier, Renew
 from gitlease.core.resources import Resource
-from gitlease.engine.ports import Change, Snapshot, Swapped
+from gitlease.engine.ports import Change, Snapshot, Swapped, TaskList
 from gitlease.engine.queue import problem_messages, unknown_statuses
 from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.tokens import FILE, Tokens
@@ -351,9 +351,28 @@ def remote(of: Examined) -> Rows:
     of.head = head
     yield row_of(problem) if problem.message else (GOOD, f"{where}, in {kind}")
     yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
+    yield from ((WARNING, text) for text in unknown_of_main(of))
     took, most = of.ended - began, place.settings.guard_timeout
     slow = f"; hooks wait for {most} s at most (guard.timeout)" if took > most else ""
     yield WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}"
+
+
+def unknown_of_main(of: Examined) -> Iterator[str]:
+    """What cannot be known here of the main branch, after a try to learn it."""
+    if not os.path.isdir(of.private):  # a clone without gitlease stays one
+        return
+    main = of.place.learn_main(now=of.clock.now().wall_ms / MS, seconds=LIMIT, afresh=True)
+    if main.why:
+        yield main.why
+        return
+    try:
+        of.place.recorded_id()
+        found = of.place.task_files().read(main.place) if main.place else TaskList()
+    except GitleaseError as error:
+        yield error.message
+        return
+    for problem in found.problems:
+        yield f"on {main.name}: {problem.message}"
 
 
 def ledger(of: Examined) -> Rows:
