@@ -24,7 +24,8 @@ from gitlease.engine.ledger_session import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.git.files import load_json
 from gitlease.git.history import commit_ids, in_range
-from gitlease.git.repository import HEADS, Repository, ask, ask_line, denies, detail_of, is_id
+from gitlease.git.rejections import denies
+from gitlease.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
 from gitlease.store.git_ledger import RefLedgerStore
 from gitlease.store.history_reader import LedgerHistory, read_history

@@ -170,7 +170,8 @@ class Cause(Enum):
     MOVED = "moved"
     REFUSED = "refused"
     WORK = "work"  # what was to move with it was refused, not the ledger's change
-    BUSY = "busy"  # the ref's lock was taken: another push, or one that was killed
+    BUSY = "busy"  # the host says that another push came first, or has the ref's lock
+    TROUBLE = "trouble"  # the host failed, and says that it did not take the change
     UNREACHABLE = "unreachable"
 
 

@@ -420,7 +420,12 @@ class Transaction:
             # A try without an answer may land whatever the server says to the next one.
             in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE
             again += 1
-            limit = {Cause.REFUSED: refusals, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
+            limits = {
+                Cause.REFUSED: refusals,
+                Cause.TROUBLE: refusals + 1,
+                Cause.BUSY: BUSY_AGAIN,
+            }
+            limit = limits.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
                 return self._give_up(prepared, swapped, what, in_doubt=in_doubt)
             # Full jitter below a doubling ceiling: whoever lost last must not lose always.
@@ -439,8 +444,8 @@ class Transaction:
         if swapped.cause is Cause.REFUSED and not in_doubt:
             self._store.forget_pending(prepared)  # so it said of every try
             raise _failure(swapped, what)
-        # A lock that somebody removes may let the last try through yet.
-        if swapped.cause is Cause.BUSY and not in_doubt:
+        # A lock that somebody removes, or a host that recovers, may let the last try through yet.
+        if swapped.cause in (Cause.BUSY, Cause.TROUBLE) and not in_doubt:
             self._leave_open(prepared)
             raise _failure(swapped, what)
         layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
@@ -474,6 +479,7 @@ class Transaction:
         return UnknownOutcome(
             f"whether {what} reached the remote cannot be known: {swapped.detail}",
             hints=(
+                *swapped.hints,
                 "do not act on it; the next command that reaches the remote reports the outcome",
             ),
         )
@@ -642,11 +648,21 @@ def _is_plain(applied: Applied) -> bool:
 def _failure(swapped: Swapped, what: str) -> GitleaseError:
     if swapped.cause in (Cause.REFUSED, Cause.WORK):
         return Denied(f"the remote refused {what}: {swapped.detail}", hints=swapped.hints)
-    if swapped.cause is Cause.BUSY:
+    if swapped.cause is Cause.BUSY and "lock" in swapped.detail:
         return Unavailable(
             f"the ledger's ref is locked on the remote: {swapped.detail}",
             hints=("a push that was killed on the server may have left its .lock file there",),
         )
+    if swapped.cause is Cause.BUSY:
+        return Unavailable(
+            f"the remote says that another change came first, but shows none: {swapped.detail}",
+            hints=("it may answer from a stale replica: try again later",),
+        )
+    if swapped.cause is Cause.TROUBLE:
+        return Unavailable(
+            f"the remote failed to take {what}: {swapped.detail}",
+            hints=(*swapped.hints, "the trouble is the host's: try again later"),
+        )
     if swapped.cause is Cause.UNREACHABLE:
-        return Unavailable(f"the remote cannot be reached: {swapped.detail}")
+        return Unavailable(f"the remote cannot be reached: {swapped.detail}", hints=swapped.hints)
     return Invalid(f"the remote did not take {what}: {swapped.detail}")

@@ -17,6 +17,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
 from gitlease.core.work import Became, WorkRef
 from gitlease.git.history import commit_ids, rev_range
+from gitlease.git.rejections import Rejection, denies, rejection_in
 from gitlease.git.repository import (
     HEADS,
     SECONDS,
@@ -25,7 +26,6 @@ from gitlease.git.repository import (
     ask,
     ask_remote,
     commit_of,
-    denies,
     detail_of,
     is_id,
     listed_refs,
@@ -40,7 +40,7 @@ SENDING = 10.0  # and to send the commits of one, where somebody waits for anoth
 MAX_FETCHED = 1024 * 1024
 FETCH = 600.0  # seconds for a branch to be fetched
 FETCHES = 10  # of one branch, while others of the clone fetch it, or add a work tree
-PASSING = ("cannot lock ref", "bad object worktrees/")  # what git says meanwhile
+PASSING = "bad object worktrees/"  # what git says while a work tree is added
 
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
 _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
@@ -173,7 +173,8 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
     spec = f"+{HEADS}{branch}:refs/remotes/{remote}/{branch}"
     for _ in range(FETCHES):
         result = ask_remote(repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH)
-        if not result.code or not any(text in result.err for text in PASSING):
+        is_race = rejection_in(result.err) is Rejection.RACE
+        if not result.code or not (is_race or PASSING in result.err):
             break
     if result.code or result.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"

@@ -364,12 +364,6 @@ PATHS = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("LITERAL", "GLOB", "NOGLOB", 
 # A partial clone would fetch what a question touches, from inside of a hook or while offline.
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
-_DENIED = (
-    r"(?i)authentication failed|permission denied|access denied|not authorized|unauthorized"
-    r"|forbidden|could not read (?:username|password)|returned error: 40[13]"
-    r"|invalid (?:username|credentials|password)|host key verification failed"
-    r"|protected|hook declined|denyCurrentBranch|prohibited|not allowed|read.only"
-)
 # What git adds to every failure, and what tells nothing beside the rest.
 _EMPTY_WORDS = (
     "hint:",
@@ -503,11 +497,6 @@ def reason_of(result: GitResult) -> str:
     reason = reason.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
     # A remote's words are printed: they must not move a terminal's cursor.
     return "".join(c if c.isprintable() else " " for c in reason)[:300]
-
-
-def denies(text: str) -> bool:
-    """Return whether what git said tells of a refusal: wrong credentials, missing rights."""
-    return re.search(_DENIED, text) is not None
 
 
 def detail_of(printed: Sequence[str], result: GitResult, timeout: float) -> str:

@@ -30,6 +30,7 @@ from gitlease.engine.ledger_session import LedgerSession, Settled, of_damage, to
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import LONGEST_TURN, Step, fresh_id, with_views
+from gitlease.git.rejections import Rejection, rejection_in
 from gitlease.guard.rules import (
     Cover,
     GuardFinding,
@@ -189,8 +190,8 @@ def _leases(head: Snapshot) -> list[Lease]:
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
-# git's words for it on the server, the second over HTTP: it is tried again.
-OVERTAKEN = ("error: cannot lock ref", "fatal: protocol error: bad line length character: erro")
+# What git makes over HTTP of the server's words for a lost race, which is tried again.
+GARBLED = "fatal: protocol error: bad line length character: erro"
 UNFENCED = "no lease of yours covers these commits: they are pushed without a fence"
 
 
@@ -198,6 +199,11 @@ class PushRefused(Denied):
     """git or the remote refused the work; ``refs`` has the outcome of each of its refs."""
 
     refs: tuple[WorkRef, ...] = ()
+
+    @property
+    def is_race(self) -> bool:
+        """Return whether the refusal is in the words of a lost race."""
+        return rejection_in(self.message) is Rejection.RACE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +260,14 @@ def fence(
         conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
     )
     raise with_views(refusal.with_(warnings=warnings), head, session.actor, moment)
+
+
+def _work_refused(plan: PlannedPush, refusal: Denied) -> PushRefused:
+    refs = tuple(
+        replace(x, became=Became.REJECTED, reason=refusal.message) if x.moves else x
+        for x in plan.refs
+    )
+    return PushRefused(refusal.message, refs=refs, hints=refusal.hints)
 
 
 class FencedPush:
@@ -340,16 +354,16 @@ class FencedPush:
         if dry_run or unfenced or not plan.push.refs:
             if dry_run or unfenced or require:
                 case.decide({layer: self._session.store.fetch(layer) for layer in self._layers})
-            for line in self._work.land(plan.push) if status == "pushed" else ():
-                tell(line)
+            if status == "pushed":
+                self._send_alone(plan, tell)
             if not dry_run:
                 self._work.follow(plan)
             return replace(answer, warnings=answer.warnings + case.warnings)
         steps = self._send(plan, case, tell)
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
         # Nothing of the ledger goes along: the work is pushed alone, as by git.
-        for line in self._work.land(plan.push) if not changed else ():
-            tell(line)
+        if not changed:
+            self._send_alone(plan, tell)
         self._work.follow(plan)
         leases: list[LeaseView] = []
         for step in changed.values():
@@ -363,6 +377,14 @@ class FencedPush:
         )
         warnings = (*answer.warnings, *case.warnings, *late, *([] if leases else [UNFENCED]))
         return replace(answer, leases=tuple(leases), warnings=warnings)
+
+    def _send_alone(self, plan: PlannedPush, tell: Callable[[str], None]) -> None:
+        try:
+            lines = self._work.land(plan.push)
+        except Denied as refusal:
+            raise _work_refused(plan, refusal) from None
+        for line in lines:
+            tell(line)
 
     def _send(
         self, plan: PlannedPush, case: PushCase, tell: Callable[[str], None]
@@ -380,7 +402,8 @@ class FencedPush:
                     turn = self._session.store.turn(self._layers, LONGEST_TURN, lambda: None)
                     stack.enter_context(turn)
             for line in swapped.said:
-                if not line.startswith(OVERTAKEN):
+                race = line.startswith(GARBLED) or rejection_in(line) is Rejection.RACE
+                if swapped.fate is Fate.APPLIED or not race:
                     tell(line)
             return swapped
 
@@ -392,11 +415,7 @@ class FencedPush:
             except PushRefused:
                 raise
             except Denied as refusal:  # the refs move together or not at all
-                refs = tuple(
-                    replace(x, became=Became.REJECTED, reason=refusal.message) if x.moves else x
-                    for x in plan.refs
-                )
-                raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
+                raise _work_refused(plan, refusal) from None
 
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)

@@ -23,12 +23,12 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.work import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
 from gitlease.git.pushes import REPLACES, main_branches, names_of, removed
+from gitlease.git.rejections import denies, retry_hints
 from gitlease.git.repository import (
     TIMEOUT,
     TRUE,
     Repository,
     ask,
-    denies,
     detail_of,
     is_on,
     without_secrets,
@@ -246,7 +246,10 @@ class OutputFilter:
             self._tell(text)
 
 
-def failure(result: GitResult, seconds: float) -> GitleaseError:
+def failure(
+    result: GitResult, seconds: float, when_unreachable: tuple[str, ...] = ()
+) -> GitleaseError:
+    """The refusal of a push that git did not plan; hints for where the remote is unreachable."""
     detail = detail_of(result.err.splitlines(), result, seconds)
     if result.timed_out:
         return Unavailable(f"the push could not be prepared: {detail}")
@@ -280,7 +283,7 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
         return Denied("a pre-push hook of this repository stopped the push")
     if denies(result.err):
         return Denied(f"the remote refused: {detail}")
-    return Unavailable(f"the remote cannot be reached: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}", hints=when_unreachable)
 
 
 def unknown(detail: str) -> UnknownOutcome:
@@ -374,7 +377,11 @@ class GitWork:
         for line in by_hooks:
             tell(line)
         if lines is None:
-            raise failure(result, self._seconds)
+            asked = ("ls-remote", "--quiet", "--", push.remote, "HEAD")
+            hints = retry_hints(
+                result.err, push.url, lambda env: run_in(push, asked, seconds=TIMEOUT, env={**env})
+            )
+            raise failure(result, self._seconds, hints)
         refs = [x for line in lines if (x := self._ref(line, before)) is not None]
         for planned in refs:
             if planned.ref.startswith(f"{self._prefix}/"):
@@ -487,6 +494,11 @@ class GitWork:
             return pushed.said
         if pushed.cause is Cause.UNREACHABLE:
             raise unknown(pushed.detail)
+        if pushed.cause is Cause.TROUBLE:
+            raise Unavailable(
+                f"the remote failed to take the push: {pushed.detail}",
+                hints=(*pushed.hints, "the trouble is the host's: try again later"),
+            )
         raise Denied(f"the remote refused the push: {pushed.detail}", hints=pushed.hints)
 
     def follow(self, plan: PlannedPush) -> None:

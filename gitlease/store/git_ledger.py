@@ -396,7 +396,13 @@ class RefLedgerStore:
                 # "Stale" is no news, and false of a portal's page, which has no refs to compare.
                 said = [] if pushed.cause is Cause.MOVED else [pushed.detail]
                 detail = "; ".join([*said, error.message.removeprefix(UNREACHABLE)])
-                return Swapped(Fate.UNKNOWN, cause=Cause.UNREACHABLE, sent=sent, detail=detail)
+                return Swapped(
+                    Fate.UNKNOWN,
+                    cause=Cause.UNREACHABLE,
+                    sent=sent,
+                    detail=detail,
+                    hints=error.hints,
+                )
             except Rollback as error:
                 if isinstance(error, AnotherLedger) and not sent:
                     self.forget_pending(prepared)  # nothing was sent that could land

@@ -22,7 +22,14 @@ from gitlease.core.work import Became, WorkPush
 from gitlease.engine.ports import Cause, Change, Swapped, doing
 from gitlease.git.files import CannotKeep, Unreadable, cannot_keep, is_private
 from gitlease.git.pushes import refs_in
-from gitlease.git.repository import as_entry, denies, detail_of, is_id, without_secrets
+from gitlease.git.rejections import (
+    HEADERS,
+    Rejection,
+    denies,
+    known_words,
+    retry_hints,
+)
+from gitlease.git.repository import SECONDS, as_entry, detail_of, is_id, without_secrets
 from gitlease.git.run import ALLOWED_PROTOCOLS, GitResult, run_git
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.storage import COPY_LOST, CopyLost, Move
@@ -58,7 +65,7 @@ _SETTINGS = {
 }
 
 _OWN_TRANSPORTS = frozenset({"file", "git", "http", "https", "ssh", "git+ssh", "ssh+git"})
-_HEADERS = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_PACKET": "1"}
+_HEADERS = {**HEADERS, "GIT_TRACE_PACKET": "1"}
 # git has read the remote's refs, and has sent nothing: here a holder that was paused wakes up.
 _HOLD = """#!/bin/sh
 cat >/dev/null; : >"$0.reached"
@@ -70,10 +77,6 @@ _DEBUG = {"GIT_TRANSPORT_HELPER_DEBUG": "1"}
 _COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport connection ready"
 # What git says, told apart; compiled only when something went wrong.
 _ABSENT = r"(?im)^fatal: couldn't find remote ref "
-_BUSY = (
-    r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
-    r"|incorrect old value provided|reference already exists"
-)
 _NOT_ALLOWED = r"transport '([a-z0-9+.-]{1,40})' not allowed"
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _NOT_UNPACKED = b"[remote rejected] (unpacker error)"
@@ -193,8 +196,18 @@ def _listed(
     result = _run_on_store(remote, store, args, timeout, env=env)
     if result.code or result.timed_out:
         plain = re.sub(r"(?m)^\d\d:\d\d:\d\d\.\d+ .*\n?", "", result.err)  # a trace has secrets
-        raise _fetch_error(replace(result, err=plain), store, timeout)
+        raise _fetch_error(replace(result, err=plain), remote, store, timeout)
     return result
+
+
+def _retry_hints(remote: Remote, store: str, printed: str) -> tuple[str, ...]:
+    """The hint with the time after which a host that fails over HTTP wants to be tried again."""
+    words = ["ls-remote", "--quiet", "--end-of-options", remote.url, "HEAD"]
+
+    def look(env: Mapping[str, str]) -> GitResult:
+        return _run_on_store(remote, store, words, SECONDS, env=env)
+
+    return retry_hints(printed, remote.effective or remote.url, look)
 
 
 def ask_about(remote: Remote, store: str, *, timeout: float) -> tuple[str, str]:
@@ -276,6 +289,8 @@ def push_refs(
         if _blames_store(result, store):
             raise CopyLost("git cannot read it")
     pushed = read_push(result, ours, timeout, far=far)
+    if pushed.cause is Cause.UNREACHABLE and not result.timed_out:
+        pushed = replace(pushed, hints=_retry_hints(remote, store, result.err))
     # What a helper says of its own push is read back before it is believed.
     return replace(pushed, fate=Fate.UNDECIDED, sent=True) if helper else pushed
 
@@ -399,7 +414,7 @@ def read_push(
         pushed = replace(pushed, sent=False)  # git itself saw it: refs that move together stay
     if noted := " ".join(own[ref] for ref in ours if ref in own):
         return replace(pushed, cause=_cause(result, noted, said))
-    if not own or cause is Cause.BUSY:
+    if not own or cause in (Cause.BUSY, Cause.TROUBLE):
         return pushed
     detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
     why = next((f" remote: {clean(x)[:300]}" for x in printed if not re.match(_HINT, x)), "")
@@ -407,14 +422,17 @@ def read_push(
 
 
 def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
-    words = " ".join([notes, *said])
-    if "stale info" in notes or "fetch first" in notes or notes.startswith("[up to date]"):
+    if notes.startswith("[up to date]"):
         return Cause.MOVED
-    if re.search(_BUSY, words) and "exists; cannot create" not in words:
-        return Cause.BUSY
-    if "[remote rejected]" in notes or "[rejected]" in notes:
-        return Cause.REFUSED
-    if not result.timed_out and denies(words):
+    row = known_words("\n".join([notes, *said]))
+    kind = None if row is None else row.kind
+    if row is not None and kind is Rejection.RACE:
+        return Cause.MOVED if row.by_client else Cause.BUSY
+    # Only what the host says of our refs is an answer: a gateway's 503 may come after they moved.
+    answered = "[remote rejected]" in notes or "[rejected]" in notes
+    if answered:
+        return Cause.TROUBLE if kind is Rejection.TROUBLE else Cause.REFUSED
+    if kind is Rejection.REFUSAL and not result.timed_out:
         return Cause.REFUSED
     return Cause.UNREACHABLE
 
@@ -442,7 +460,9 @@ def _blames_store(result: GitResult, store: str) -> bool:
     return blamed or re.search(_STORE, result.err) is not None
 
 
-def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError | CopyLost:
+def _fetch_error(
+    result: GitResult, remote: Remote, store: str, timeout: float
+) -> GitleaseError | CopyLost:
     said = result.err.splitlines()
     detail = detail_of(said, result, timeout)
     if not result.timed_out:
@@ -460,7 +480,8 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
             return Invalid(f"git cannot use this remote: {detail}")
         if denies(result.err):
             return Denied(f"the remote refused to be read: {detail}")
-    return Unavailable(f"the remote cannot be reached: {detail}")
+    hints = () if result.timed_out else _retry_hints(remote, store, result.err)
+    return Unavailable(f"the remote cannot be reached: {detail}", hints=hints)
 
 
 # --- a push of the user's work, with the refs of ledgers beside it ----------------------------
@@ -696,7 +717,7 @@ class GitRefs:
                 if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
                     return None
                 if result.code or result.timed_out:
-                    raise _fetch_error(result, store.path, self._limit)
+                    raise _fetch_error(result, remote, store.path, self._limit)
                 if (version := store.ref(to)) is None:
                     raise CopyLost("the fetched ledger cannot be read")
                 self._keep(layer, version)
@@ -769,6 +790,12 @@ class GitRefs:
         """The way out where a remote refuses to make a ref of this name."""
         if pushed.cause is not Cause.REFUSED:
             return ()
+        if any("GH013" in line for line in (pushed.detail, *pushed.said)):
+            # Rules are about branches and tags: as a branch the ledger would fall under more.
+            return (
+                f"a rule of the repository refuses {self._prefix}/*: exclude that from the rule, "
+                "or let this account bypass it",
+            )
         if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
             return (
                 f"{shown(taken[1])} on the remote leaves no room for {self._prefix}/…: rename it, "

@@ -83,6 +83,7 @@ class HttpFault(Fault):
     seconds: float = 0.0
     stage: Stage | None = None
     service: Service | None = None
+    retry_after: str = ""
 
     def concerns(self, stage: Stage, service: Service) -> bool:
         """Whether the fault is meant for such a request."""
@@ -129,9 +130,12 @@ def answer(
     times: int | None = 1,
     stage: Stage | None = None,
     service: Service | None = None,
+    retry_after: str = "",
 ) -> HttpFault:
     """Answer the next `times` requests with this status; git does not see them."""
-    return HttpFault(times, kind="answer", status=status, stage=stage, service=service)
+    made = HttpFault(times, kind="answer", status=status, stage=stage, service=service)
+    made.retry_after = retry_after
+    return made
 
 
 def delay(

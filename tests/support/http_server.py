@@ -350,7 +350,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 fault.wait(fault.seconds)
             if fault.kind == "answer" and fault.fire():
                 request.status = fault.status
-                self._refuse(fault.status, "a fault of the test")
+                self._refuse(fault.status, "a fault of the test", retry_after=fault.retry_after)
                 return True
         return False
 
@@ -446,7 +446,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             size -= len(data)
             yield data
 
-    def _refuse(self, status: int, text: str) -> None:
+    def _refuse(self, status: int, text: str, *, retry_after: str = "") -> None:
         with contextlib.suppress(EOFError, ValueError):
             for _ in self._body():
                 pass
@@ -454,6 +454,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 401:
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
+        if retry_after:
+            self.send_header("Retry-After", retry_after)
         self.send_header("Content-Type", "text/plain")
         self._send_length_and_end(len(body))
         self.wfile.write(body)
