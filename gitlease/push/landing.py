@@ -68,6 +68,7 @@ from gitlease.tasks.files import merged
 from gitlease.tasks.scan import MAX_BYTES, printable
 
 TRIES = 25  # times that others may land first
+RACES = 3  # times that the host may say so, and show nothing that moved
 COURTESY = 60.0  # seconds that whoever stands before may take without news of them
 LOOK = 1.0  # seconds between two looks at the line
 TICKET = 20.0  # seconds for which a place in the line is kept: nobody waits long for the dead
@@ -142,6 +143,8 @@ class Lander:
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
         self._plain: bytes | None = None  # that file without its edge, once it was taken out
         self._changed_before = frozenset[str]()
+        self._refused = ""  # the words of the last refusal
+        self._races = 0  # lost ones, although nothing has moved
         self._stash = ""  # a word for git, where something is not committed
 
     def land(self, resource: Resource | None = None) -> Landed:
@@ -331,14 +334,30 @@ class Lander:
         self._check()
         if not self._options.push:
             return self._landed(tip, len(self._replay.between(onto, tip)))
+        known = self._session.store.known(self._session.layer)
         try:
             return self._push(onto, tip)
-        except PushRefused:
+        except PushRefused as refusal:
             self._fetch()
-            # The base did not move: it was refused for another reason, and would be again.
-            if commit_of(self._repository, self._ref) == onto:
+            base = commit_of(self._repository, self._ref)
+            there = self._session.store.peek([self._session.layer]).get(self._session.layer)
+            has_moved = base != onto or known is None or known.version != there
+            if self._is_final(refusal, has_moved=has_moved):
                 raise
             return None
+
+    def _is_final(self, refusal: PushRefused, *, has_moved: bool) -> bool:
+        """Return whether another try would be refused as well."""
+        before, self._refused = self._refused, refusal.message
+        if not refusal.is_race:
+            # Said again in the same words, it has nothing to do with what moved.
+            return not has_moved or refusal.message == before
+        if has_moved:
+            return False
+        # A replica may show old refs for a while.
+        self._races += 1
+        self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
+        return self._races > RACES
 
     def _wait_in_line(self, *, overtaken: bool) -> None:
         """Let those land first who were overtaken before."""
@@ -588,7 +607,7 @@ class Lander:
         if onto != tip:
             request = PushRequest(
                 remote=self._remote,
-                refspecs=(f"{self._branch}:refs/heads/{self._base}",),
+                refspecs=(f"{tip}:refs/heads/{self._base}",),  # what was judged, by its id
                 hooks=self._options.hooks,
                 atomic=not unfenced,
             )
