@@ -59,7 +59,7 @@ THIRD_PARTIES = {
     "tasks": {"yaml"},
     "check": {"yaml"},
     "install": {"yaml"},
-    "faces": {"anyio", "click", "mcp", "rich", "starlette", "uvicorn"},
+    "faces": {"anyio", "click", "h11", "mcp", "rich", "starlette", "uvicorn"},
     "testing": {"pytest"},  # for its fixture, where there is one
 }
 # Processes and the environment: whoever uses them is in one of these packages, or named here.

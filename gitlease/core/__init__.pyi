@@ -129,6 +129,7 @@ from gitlease.core.moves.operations import Revoke as Revoke
 from gitlease.core.moves.operations import RunOut as RunOut
 from gitlease.core.moves.operations import SetPolicy as SetPolicy
 from gitlease.core.moves.operations import TakeTicket as TakeTicket
+from gitlease.core.moves.operations import Unassign as Unassign
 from gitlease.core.moves.operations import Unbind as Unbind
 from gitlease.core.moves.operations import grant_of as grant_of
 from gitlease.core.moves.tickets import LONGEST_TICKET as LONGEST_TICKET

@@ -26,7 +26,6 @@ from gitlease.core.moves.holding import RETIRED, of_session, restore_hints
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
-    Claim,
     Complete,
     DropRecord,
     Event,
@@ -40,6 +39,7 @@ from gitlease.core.moves.operations import (
     Retirement,
     Revoke,
     SetPolicy,
+    Unassign,
 )
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.resources import WHOLE, Issues, Resource, fold, parse_resource
@@ -251,6 +251,8 @@ def _still_named(
     for ref, task, mine in named:
         where = "the last commit" if ref == "HEAD" else ref.removeprefix("refs/remotes/")
         way = "push the commit" if committed else "commit and push the change"
+        if not session.edges.files.writes:
+            way = "take the name out in a clone"
         counts = mine.issubset(outranked(task, ref))
         then = "the release counts already" if counts else "until then it is assigned to you"
         if task.resource.key in here:
@@ -262,24 +264,15 @@ def _still_named(
 
 
 def _end_in_ledger(session: LedgerSession, resources: Sequence[Resource]) -> tuple[str, ...]:
-    """Claim and release in one step what files alone assign to the caller; returns warnings."""
-    # In one step nobody is kept out by it. What the caller still holds a part of is left as it is.
+    """End in the ledger what files alone assign to the caller; returns warnings."""
     warnings: tuple[str, ...] = ()
+    # What the caller still holds a part of is left as it is.
     wanted = [resource for resource in resources if not session.own_records(resource)]
-    # Two operations each, and a step has a limit.
-    for start in range(0, len(wanted), MAX_RESOURCES // 2):
-        operations: list[Operation] = []
-        for resource in wanted[start : start + MAX_RESOURCES // 2]:
-            operations += (
-                Claim(
-                    id=fresh_id(),
-                    actor=session.actor,
-                    resource=resource,
-                    lease_id=fresh_id(),
-                    edge=True,
-                ),
-                Release(id=fresh_id(), actor=session.actor, resource=resource),
-            )
+    for start in range(0, len(wanted), MAX_RESOURCES):
+        operations = [
+            Unassign(id=fresh_id(), actor=session.actor, resource=resource)
+            for resource in wanted[start : start + MAX_RESOURCES]
+        ]
         try:
             answer = change(session, "release", operations, together=False)
         except GitleaseError as error:  # the warning says until when it is assigned
@@ -338,6 +331,8 @@ def _without_own_edge(
     if who is None or same_person(who, session.actor.holder):
         return refusal
     edges, people = session.edges, session.edges.rules.people
+    if not edges.files.writes:
+        return None
     (planned,) = edges.plan_end([resource], keep_status=True)
     # A name that stands for both the caller and the holder stays.
     if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):

@@ -36,6 +36,7 @@ from gitlease.core.lease import (
     same_person,
 )
 from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice
+from gitlease.core.moves.holding import UNASSIGNED
 from gitlease.core.moves.operations import (
     TAKEOVER,
     Acknowledge,
@@ -159,7 +160,8 @@ def _located(
 
 RECORD, FILE = "record", "file"
 _GRANTS = frozenset({"claimed", "taken_over"})
-_ENDINGS = frozenset({"released", "completed", "revoked", "displaced", "retired"})
+_BY_ITSELF = frozenset({"released", UNASSIGNED})  # what a person gave back
+_ENDINGS = frozenset({*_BY_ITSELF, "completed", "revoked", "displaced", "retired"})
 LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
 
 
@@ -243,7 +245,7 @@ class Decisions:
         """When the ledger last granted the caller a task, or took it back, in milliseconds."""
         holder = self._session.actor.holder
         own = (x for x in self._of(task.resource.key) if same_person(x.holder or "", holder))
-        return next((x.at for x in own if x.kind in (*_GRANTS, "released")), None)
+        return next((x.at for x in own if x.kind in _GRANTS | _BY_ITSELF), None)
 
     def _ended(self, task: Task, name: str) -> int | None:
         people = self._session.edges.rules.people

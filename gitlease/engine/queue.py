@@ -750,7 +750,7 @@ def _without(reading: QueueReading, skip: frozenset[str]) -> QueueReading:
 
 TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
 # The events that decide the state of a claim: a later one supersedes those before it.
-ABOUT = frozenset({*TAKEN, "claimed", "released", "completed"})
+ABOUT = frozenset({*TAKEN, "claimed", "released", "unassigned", "completed"})
 
 
 def _resource(carry: Carry) -> Resource:

@@ -346,7 +346,8 @@ class Gateway:
         self, session: LedgerSession, resource: Resource, earlier: RecordsOf | None = None
     ) -> tuple[Assigned, ...]:
         """Everyone to whom a task is assigned, by the ledger and its task file."""
-        if (head := session.store.known(session.layer)) is None or head.ledger is None:
+        # Without a ledger there are no records, and yet there may be names in a file.
+        if (head := session.store.known(session.layer)) is None:
             return ()
         task = find_task(session.edges.read(), resource, lenient=True)
         records = (earlier or session.known_records)(task.resource if task else resource)

@@ -41,10 +41,10 @@ EVENTS = 4_000  # of history, read at first
 KEPT = 20_000  # keys
 KEY = 20  # characters of an id that are its key; a random id has as many
 CLAIMED = frozenset({"claimed", "taken_over"})
-# Of several in one request, the first is what it came to: some releases claim before that.
+# Of several in one request, the first is what it came to.
 OUTCOMES = (
     *("released", "completed", "revoked", "taken_over", "claimed"),
-    *("extended", "parked", "renewed", "noted"),
+    *("unassigned", "extended", "parked", "renewed", "noted"),
 )
 
 

@@ -367,7 +367,9 @@ def _times(look: LedgerView) -> Iterator[int]:
 
 # --- news -------------------------------------------------------------------------------------
 
-_TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "noted"}) | _TAKEN
+_TOLD = _TAKEN | {
+    *("claimed", "released", "unassigned", "completed", "parked", "run_out", "noted"),
+}
 
 
 def _news(

@@ -21,6 +21,7 @@ OUTCOMES: Mapping[str, frozenset[str]] = {
     "Renew": frozenset({"renewed"}),
     "Extend": frozenset({"extended"}),
     "Release": frozenset({"released"}),
+    "Unassign": frozenset({"unassigned"}),
     "Complete": frozenset({"completed"}),
     "Park": frozenset({"parked"}),
     "EndSession": frozenset({"parked", "released"}),

@@ -81,6 +81,7 @@ from gitlease.core.resources import (
     scopes_overlap,
 )
 
+UNASSIGNED = "unassigned"
 Verb = Callable[[Verdicts], Verdict]
 """The column of the table that a verb reads."""
 
@@ -148,6 +149,18 @@ def release(ledger: Ledger, op: ops.Release, moment: Moment) -> tuple[Ledger, Ou
         if not ended:
             done = replace(done, events=(noting,), changed=True)
     return state, done
+
+
+def unassign(ledger: Ledger, op: ops.Unassign, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Write down that the caller is not assigned any more; a lease of the caller's own keeps it."""
+    by, told = op.actor.holder, tuple[Event, ...]()
+    records = ledger.leases_of(op.resource)
+    if not any(x.state is State.ACTIVE and x.same_holder(op.actor) for x in records):
+        named = next((x.resource for x in records), op.resource).text
+        run, at = op.actor.session, moment.now.wall_ms
+        told = (Event(UNASSIGNED, op.id, at, by, named, WHOLE, holder=by, session=run),)
+    done = Outcome(operation=op.id, status=UNASSIGNED, events=told, changed=bool(told))
+    return ledger, done
 
 
 def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -143,6 +143,16 @@ class Release(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unassign(Operation):
+    """Ends the caller's assignment to a task that only its file has: no record changes.
+
+    It outranks an older edge in any file, as a release does, and grants nothing.
+    """
+
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Park(Operation):
     """Keeps a lease for a later run of its holder, renewed by none: others are kept out meanwhile.
 

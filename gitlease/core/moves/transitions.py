@@ -51,6 +51,7 @@ MOVES: Mapping[type[Operation], Move] = {
     ops.Renew: holding.renew,
     ops.Extend: holding.extend,
     ops.Release: holding.release,
+    ops.Unassign: holding.unassign,
     ops.Complete: holding.complete,
     ops.Park: holding.park,
     ops.EndSession: holding.end_session,

@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import h11
 import uvicorn
+from h11 import Connection as H11Connection
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -315,7 +316,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
     )
 
 
-class StrictConnection(h11.Connection):
+class StrictConnection(H11Connection):
     """HTTP/1.1 without the forms that a proxy in front may read as other requests than h11 does.
 
     Those are two lengths of one body (``Content-Length`` beside ``Transfer-Encoding``), a

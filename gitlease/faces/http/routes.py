@@ -82,7 +82,7 @@ OUTCOMES = {  # of each verb, in the ledger's record of a request
     "renew": {"renewed"},
     "extend": {"extended"},
     "park": {"parked"},
-    "release": {"released", "noted"},  # without a lease to end, only the note
+    "release": {"released", "unassigned", "noted"},  # without a lease to end, the edge or a note
     "done": {"completed"},
     "note": {"noted"},
     "revoke": {"revoked"},
