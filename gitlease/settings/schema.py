@@ -265,6 +265,8 @@ STATUSES = {
     "done": ["done", "closed"],
 }
 
+SINGLE, LIST = "single", "list"  # forms of the assigned field
+
 _ALL = (
     Key("lease.ttl", read_duration, 900, git="lease.ttl", flag="ttl"),
     Key("lease.remote", read_remote, None, git="lease.remote", flag="remote"),
@@ -275,6 +277,7 @@ _ALL = (
     Key("tasks.completed", read_pattern, [], Form.LIST),
     Key("tasks.required", read_boolean, None),
     Key("tasks.handles", read_boolean, None),
+    Key("tasks.assigned_form", choice(SINGLE, LIST), None),
     Key("tasks.fields", read_text, {name: name for name in FIELDS}, Form.MAP, FIELDS),
     Key("tasks.statuses", read_text, STATUSES, Form.LISTS, tuple(STATUSES)),
     Key("people", read_text, {}, Form.MAP),
@@ -368,6 +371,7 @@ class Tasks:
     """How task files look. ``required`` is None where nobody decided: true when there are any.
 
     ``exempt`` is the label, or the field, of tasks whose claims are never called stale.
+    ``assigned_form``: in which form a first name is written; None: as the field itself shows.
     """
 
     files: tuple[str, ...]
@@ -376,6 +380,7 @@ class Tasks:
     fields: Mapping[str, str]
     statuses: Mapping[str, tuple[str, ...]]
     exempt: str = "no-stale"
+    assigned_form: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -478,6 +483,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
             fields=value["tasks.fields"],
             statuses={name: tuple(words) for name, words in value["tasks.statuses"].items()},
             exempt=value["stale.exempt"],
+            assigned_form=value["tasks.assigned_form"],
         ),
         found=found,
     )

@@ -223,23 +223,33 @@ _TAIL = """
 def settings_yaml(live: Mapping[str, Any] = DEFAULTS, *, about: Sequence[str] = ()) -> str:
     """The text of a new settings file: without settings it teaches, and changes nothing.
 
-    ``live`` has settings of ``tasks`` by dotted key; mappings have only the members that are set.
-    ``about`` is said above the tasks, a line each.
+    ``live`` has settings of ``tasks``, and ``people``, by dotted key; mappings have only the
+    members that are set. ``about`` is said above the tasks, a line each.
     """
     remarks = "".join(f"# {line}\n" for line in about)
     files = KEYS["tasks.files"].default
     handles = usual_handles(live.get("tasks.files", files))
     lines = (line if is_set else f"#{line}" for line, is_set in _tasks(live, files, handles))
     people = _HANDLES if live.get("tasks.handles", handles) else _EMAILS
-    return _HEAD + remarks + "\n".join(lines) + "\n" + people + _TAIL
+    text = _HEAD + remarks + "\n".join(lines) + "\n" + people + _TAIL
+    return with_people(text, live["people"]) if "people" in live else text
+
+
+def with_people(text: str, people: Mapping[str, str]) -> str:
+    """The text of a new settings file with people in the place of its example."""
+    rows = "".join(f"  {_shown(email)}: {_shown(name)}\n" for email, name in people.items())
+    block = f"\n# Names of people in task files, by their email:\npeople:\n{rows}"
+    return text.replace(_HANDLES, block).replace(_EMAILS, block) if people else text
 
 
 def _tasks(live: Mapping[str, Any], files: Sequence[str], handles: bool) -> Lines:
-    yield "tasks:", bool(live)
+    yield "tasks:", any(key.startswith("tasks.") for key in live)
     yield _line(live, "tasks.files", files, "")
     yield _line(live, "tasks.completed", [], "folders whose tasks count as done")
     yield _line(live, "tasks.required", True, "claiming a name without a task file needs --any")
     yield _line(live, "tasks.handles", handles, "whether jo@example.com is written @jo")
+    if "tasks.assigned_form" in live:
+        yield _line(live, "tasks.assigned_form", None, "how a first assignee is written")
     yield from _members(live, "tasks.fields", "the names of these fields in task files")
     yield from _members(live, "tasks.statuses", "gitlease writes the first word of each")
 

@@ -11,7 +11,7 @@ from gitlease.tasks.files import merged as merged
 from gitlease.tasks.propose import NewTask as NewTask
 from gitlease.tasks.propose import add_task as add_task
 from gitlease.tasks.propose import fitting_settings as fitting_settings
-from gitlease.tasks.propose import fitting_statuses as fitting_statuses
+from gitlease.tasks.propose import fitting_words as fitting_words
 from gitlease.tasks.reading import TaskReader as TaskReader
 from gitlease.tasks.reading import guess_ids as guess_ids
 from gitlease.tasks.reading import possible_keys as possible_keys

@@ -31,7 +31,7 @@ from gitlease.git.files import read_with_status
 from gitlease.git.plain_yaml import Node
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
-from gitlease.settings.schema import Tasks
+from gitlease.settings.schema import LIST, SINGLE, Tasks
 from gitlease.tasks.reading import (
     Document,
     Field,
@@ -154,8 +154,11 @@ _YAML_BREAK = re.compile("[\x85\u2028\u2029]")
 _FLOW_SIGNS = frozenset(",[]{}")
 
 
-def assign(document: Document, name: str, edit: EdgeEdit) -> str:
-    """Bring the field one step nearer to what is wanted: the same text when it is that already."""
+def assign(document: Document, name: str, edit: EdgeEdit, form: str | None = None) -> str:
+    """Bring the field one step nearer to what is wanted: the same text when it is that already.
+
+    ``form`` is that of a first name, if the field itself does not show one.
+    """
     field = document.fields.get(name)
     items = field.items if field else []
     there = [item.text for item in items if item.says_something]
@@ -170,7 +173,10 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
                 if len(there) > 1:
                     return _remove(document, field, number)
                 _check_plain_and_find_colon(document, field)
-                return _write_item(document, item, _quoted_like_others(document, new, items))
+                written = _quoted_like_others(document, new, items)
+                if form == LIST and field.form is FieldForm.SCALAR:
+                    written = f"[{written}]"
+                return _write_item(document, item, written)
     for number, item in enumerate(items):
         if field and item.says_something and leaves(item.text, edit):
             if new is None:
@@ -179,7 +185,9 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
             return _write_item(document, item, _quoted_like_others(document, new, field.items))
     if new is None:
         return document.text
-    return _add(document, field, new) if field else _add_field(document, name, new)
+    if field is None:
+        return _add_field(document, name, new, as_list=form == LIST)
+    return _add(document, field, new, form)
 
 
 def leaves(name: str, edit: EdgeEdit) -> bool:
@@ -206,11 +214,11 @@ def _write_item(document: Document, item: Node, new: str) -> str:
     return _put(document.text, item.start, item.end, new)
 
 
-def _add(document: Document, field: Field, name: str) -> str:
+def _add(document: Document, field: Field, name: str, form: str | None) -> str:
     colon = _check_plain_and_find_colon(document, field)
     new = _quoted_like_others(document, name, field.items)
     if field.form is FieldForm.SCALAR:
-        return _add_to_single(document, field, colon, new)
+        return _add_to_single(document, field, colon, new, form)
     if field.form is FieldForm.FLOW:
         return _add_in_brackets(document, field, new)
     last = field.items[-1]
@@ -220,8 +228,12 @@ def _add(document: Document, field: Field, name: str) -> str:
     return put_line(document.text, next_line(document.text, last.end), line)
 
 
-def _add_to_single(document: Document, field: Field, colon: int, new: str) -> str:
+def _add_to_single(document: Document, field: Field, colon: int, new: str, form: str | None) -> str:
     text, item = document.text, field.items[0]
+    if form == SINGLE and item.start == item.end:
+        return _put(text, colon, colon, f" {new}")
+    if form == SINGLE and not item.says_something:
+        return _write_item(document, item, new)
     if item.start == item.end:
         if document.flow:
             return _put(text, colon, colon, f" [{new}]")
@@ -289,9 +301,10 @@ def _remove(document: Document, field: Field, number: int) -> str:
     return cut_lines(text, field.start, field.end)
 
 
-def _add_field(document: Document, name: str, value: str) -> str:
+def _add_field(document: Document, name: str, value: str, *, as_list: bool = False) -> str:
     text, quote = document.text, _json_quote(document)
-    entry = f"{scalar(name, quote)}: {scalar(value, quote)}"
+    written = scalar(value, quote)
+    entry = f"{scalar(name, quote)}: {f'[{written}]' if as_list else written}"
     if document.flow:
         place = document.entries[-1][1]
         _refuse_breaks_only_yaml_sees(text, place, place)
@@ -413,7 +426,8 @@ def _edit(data: bytes, before: tuple[Document, Task], tasks: Tasks, edit: EdgeEd
         # One name at a time; the last step finds nothing left to do.
         for _ in range(1 + len(assigned.items if assigned else ())):
             document = _open(changed, file, tasks)[0]
-            changed = _with_text(changed, document, assign(document, field, edit))
+            text = assign(document, field, edit, tasks.assigned_form)
+            changed = _with_text(changed, document, text)
         if _assigned_after(task.assigned, edit) == task.assigned:
             field = names["status"]
         # The proof of the edit: the result is read as any reader would, and only the wanted may

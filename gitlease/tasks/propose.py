@@ -16,7 +16,7 @@ from datetime import datetime
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from gitlease.core.edge import Progress, Task, means_nobody, printable
+from gitlease.core.edge import People, Progress, Task, means_nobody, printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources import Resource, escape, fold, name_resource
@@ -28,7 +28,15 @@ from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
 from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import TIMEOUT, Repository, ask
 from gitlease.git.run import run_git
-from gitlease.settings.schema import FILE_STEM, KEYS, STATUSES, Tasks
+from gitlease.settings.schema import (
+    FILE_STEM,
+    KEYS,
+    LIST,
+    SINGLE,
+    STATUSES,
+    Tasks,
+    usual_handles,
+)
 from gitlease.settings.text import (
     SuggestedSettings,
     backlog_numbers,
@@ -37,11 +45,14 @@ from gitlease.settings.text import (
     settings_yaml,
     statuses_of,
     suggest_settings,
+    with_people,
 )
+from gitlease.tasks.assignees import FoundPeople, fitting_people
 from gitlease.tasks.edit import create_file, scalar
 from gitlease.tasks.reading import (
     MAX_DEPTH,
     as_written,
+    as_yaml,
     field_names,
     find_front,
     is_yaml,
@@ -53,6 +64,7 @@ from gitlease.tasks.scan import MAX_BYTES, OWN, Wanted
 
 MAX_FILES = 5_000  # read at most
 MAX_ROOTS = 8
+MOST_UNKNOWN = 5  # names that a warning lists
 ENDINGS = (".md", ".markdown", ".yaml", ".yml")
 FOLDERS = frozenset(
     ("task", "tasks", "todo", "todos", "issue", "issues", "ticket", "tickets", "backlog", "bugs")
@@ -66,7 +78,10 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "ticket", "key", "taskid", "ticketid", "issueid", "task", "issue", "number"),
     "title": ("title", "name", "summary", "subject"),
     "priority": ("priority", "prio", "severity"),
-    "depends_on": ("dependson", "dependencies", "depends", "blockedby", "requires"),
+    "depends_on": (
+        *("dependson", "dependencies", "depends", "deps", "dep", "blockedby", "requires"),
+        *("needs", "waitsfor", "prerequisites"),
+    ),
     "paths": ("paths",),
     "created": ("created", "createdat", "createddate", "createdon", "date"),
 }
@@ -74,20 +89,29 @@ MARKS = ("id", "title", "status", "assigned")  # a task has some of these
 
 
 class _Sample(NamedTuple):
-    """A file that looks like a task, with the texts of its fields."""
+    """A file that looks like a task, with the texts of its fields; ``lists`` are lists."""
 
     path: str
     fields: Mapping[str, Sequence[str]]
+    lists: frozenset[str] = frozenset()
 
 
 def fitting_settings(repository: Repository) -> SuggestedSettings:
     """Settings that fit the work tree: Backlog.md's, else by what its files have in common."""
     suggested = suggest_settings(repository)
-    if suggested.folder is not None or suggested.warnings or repository.toplevel is None:
+    if repository.toplevel is None or (suggested.warnings and suggested.folder is None):
         return suggested
     samples, headed = _samples(repository, repository.toplevel)
+    if suggested.folder is not None:
+        return _with_people_of_backlog(repository, suggested, samples)
     suggested = replace(suggested, headed=tuple(headed))
     values = _values(samples)
+    fields = _field_names(samples) if samples else {}
+    names = [name for x in samples for name in x.fields.get(fields["assigned"], ())]
+    found = fitting_people(repository, names, People())
+    values |= _people_settings(found, usual_handles(values.get("tasks.files", ())))
+    if found.unknown:
+        suggested = replace(suggested, warnings=(_unknown_people(found.unknown),))
     if not values:
         return suggested
     text = settings_yaml(values, about=("As in the task files that are here.",))
@@ -98,15 +122,59 @@ def fitting_settings(repository: Repository) -> SuggestedSettings:
     return replace(suggested, text=text, proposed=tuple(values))
 
 
-def fitting_statuses(
-    tasks: Iterable[Task], known: Mapping[str, Sequence[str]]
+def _with_people_of_backlog(
+    repository: Repository, suggested: SuggestedSettings, samples: Sequence[_Sample]
+) -> SuggestedSettings:
+    names = [name for x in samples for name in x.fields.get("assignee", ())]
+    found = fitting_people(repository, names, People(handles=True))
+    text = with_people(suggested.text, found.people)
+    try:
+        parse_settings(text.encode())
+    except (Invalid, UnicodeEncodeError):
+        return suggested
+    return replace(suggested, text=text)
+
+
+def fitting_words(
+    repository: Repository,
+    tasks: Iterable[Task],
+    known: Mapping[str, Sequence[str]],
+    people: People,
 ) -> SuggestedSettings | None:
-    """Known status words, joined by the unknown ones of tasks that have one usual meaning."""
+    """What settings lack for the words of tasks: status words of one usual meaning, and people."""
+    tasks = list(tasks)
     unknown = [task.status for task in tasks if task.progress is Progress.OTHER]
     more = statuses_of(unknown, dict.fromkeys(known, ()))
-    statuses = {role: [*words, *more[role]] for role, words in known.items()}
-    text = settings_yaml({"tasks.statuses": statuses})
-    return SuggestedSettings(text, proposed=("tasks.statuses",)) if any(more.values()) else None
+    values: dict[str, Any] = {}
+    if any(more.values()):
+        values["tasks.statuses"] = {role: [*words, *more[role]] for role, words in known.items()}
+    found = fitting_people(repository, (name for x in tasks for name in x.assigned), people)
+    values |= _people_settings(found, people.handles)
+    warnings = (_unknown_people(found.unknown),) if found.unknown else ()
+    if not values:
+        return SuggestedSettings("", warnings=warnings) if warnings else None
+    if "people" in values:
+        values["people"] = {**people.names, **values["people"]}
+    text = settings_yaml(values)
+    try:
+        parse_settings(text.encode())
+    except (Invalid, UnicodeEncodeError):
+        return None
+    return SuggestedSettings(text, proposed=tuple(values), warnings=warnings)
+
+
+def _people_settings(found: FoundPeople, usual: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {"people": found.people} if found.people else {}
+    return values | ({"tasks.handles": True} if found.handles and not usual else {})
+
+
+def _unknown_people(names: Sequence[str]) -> str:
+    named = ", ".join(map(printable, names[:MOST_UNKNOWN]))
+    named += ", …" * (len(names) > MOST_UNKNOWN)
+    return (
+        f"tasks are assigned to {named}, and the commits show no one email for them: "
+        "add EMAIL: NAME to people in .gitlease.yaml"
+    )
 
 
 def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str]]:
@@ -125,31 +193,35 @@ def _samples(repository: Repository, root: str) -> tuple[list[_Sample], list[str
             front = find_front(data, path)
         except (Invalid, OSError):
             continue
-        fields = None if front is None else _fields(front.text)
-        if fields is None:
+        found = None if front is None else _fields(front.text)
+        fields = None if found is None else found[0]
+        if found is None or fields is None:
             # Plain Markdown may be meant as tasks: init says that gitlease does not see them.
             heading_alone = front is None and data.startswith(b"# ") and not is_yaml(path)
             if heading_alone and not fold(name).startswith("readme"):
                 headed.append(printable(path))
         # One such field makes Markdown a task, but any YAML file may have a `name`.
         elif sum(any(letters(k) in ROLES[r] for k in fields) for r in MARKS) > int(is_yaml(path)):
-            samples.append(_Sample(path, fields))
+            samples.append(_Sample(path, *found))
     return samples, headed
 
 
-def _fields(front: str) -> dict[str, list[str]] | None:
+def _fields(front: str) -> tuple[dict[str, list[str]], frozenset[str]] | None:
     try:
-        top, _ = read_yaml(front, max_depth=MAX_DEPTH + 1)
+        top, _ = read_yaml(as_yaml(front), max_depth=MAX_DEPTH + 1)
     except BadYaml:
         return None
     if top is None or top.shape is not Shape.MAP:
         return None
-    return {key.text: _texts(value) for key, value in top.pairs if key.shape is Shape.TEXT}
+    pairs = [(key.text, value) for key, value in top.pairs if key.shape is Shape.TEXT]
+    lists = frozenset(key for key, value in pairs if value.shape is Shape.LIST)
+    return {key: _texts(value) for key, value in pairs}, lists
 
 
 def _texts(value: Node) -> list[str]:
     nodes = value.nodes if value.shape is Shape.LIST else [value]
-    return [node.text for node in nodes if node.shape is Shape.TEXT and node.says_something]
+    texts = [as_written(node) for node in nodes if node.shape is Shape.TEXT]
+    return [node.text for node in texts if node.says_something]
 
 
 def _values(samples: Sequence[_Sample]) -> dict[str, Any]:
@@ -163,14 +235,28 @@ def _values(samples: Sequence[_Sample]) -> dict[str, Any]:
         values["tasks.fields"] = changed
     words = Counter(text.strip() for x in samples for text in x.fields.get(fields["status"], ()))
     statuses = statuses_of((word for word, _ in words.most_common()), STATUSES)
-    if any(len(statuses[role]) > len(usual) for role, usual in STATUSES.items()):
+    # A word in another letter case reads the same, but would be written as no neighbour has it.
+    if any({*statuses[role]} != {*usual} for role, usual in STATUSES.items()):
         values["tasks.statuses"] = statuses
+    if form := _form_of(samples, fields["assigned"]):
+        values["tasks.assigned_form"] = form
     return values
+
+
+def _form_of(samples: Sequence[_Sample], name: str) -> str:
+    """The one form in which names are written, if files without a name do not show it."""
+    named = [x for x in samples if any(not means_nobody(text) for text in x.fields.get(name, ()))]
+    lists = [x for x in samples if name in x.lists]
+    if lists and all(x in lists for x in named):
+        return LIST if len(lists) < len(samples) else ""
+    # A field without any value would become a list.
+    blank = any(not x.fields[name] for x in samples if name in x.fields)
+    return SINGLE if named and not lists and blank else ""
 
 
 def _patterns(samples: Sequence[_Sample]) -> list[str]:
     endings: dict[str, list[str]] = {}
-    for path, _ in samples:
+    for path, *_ in samples:
         ending = posixpath.splitext(path)[1].lower()
         endings.setdefault(_named_folder(path) or "", []).append(ending)
     most = sorted(endings, key=lambda folder: (-len(endings[folder]), folder))[:MAX_ROOTS]

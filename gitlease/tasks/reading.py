@@ -478,7 +478,7 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         progress=_progress(status, tasks),
         assigned=tuple(x.text for x in several("assigned") if not edge.means_nobody(x.text)),
         priority=single("priority"),
-        depends_on=tuple(item.text for item in several("depends_on")),
+        depends_on=_ids_of(fields["depends_on"], several("depends_on")),
         paths=tuple(_path(document, item) for item in several("paths")),
         created=single("created"),
         line=document.front.line(line.key.start if line else 0),
@@ -542,6 +542,14 @@ def _list_or_single(document: Document, field: Field | None) -> list[Node]:
     for item in items:
         _short(document, field, item, MAX_TEXT)
     return items
+
+
+def _ids_of(field: Field | None, items: list[Node]) -> tuple[str, ...]:
+    # `deps: T1, T2` is meant as two: no id has a comma or a blank in it.
+    if field is not None and field.form is FieldForm.SCALAR:
+        words = (word for item in items for word in re.split(r"[,\s]+", item.text))
+        return tuple(filter(None, words))
+    return tuple(item.text for item in items)
 
 
 def _short(document: Document, field: Field, item: Node, limit: int) -> str:

@@ -244,7 +244,7 @@ def init_verb(
         body=body,
         lines=lambda: _init_lines(door, path, recognised, reading, seen, proposed, recorded),
         warnings=(
-            *(suggested.warnings if suggested else ()),
+            *(fit.warnings if fit else ()),
             *(*engine.problem_messages(seen), *engine.unknown_statuses(seen.tasks)),
             *(headed(fit.headed) if fit and not tasks else ()),
             *warnings,

@@ -443,7 +443,8 @@ def proposed_settings(
     """Settings that fit the tasks seen, or if there are none, files that no setting is about."""
     settings = workspace.settings
     if known:
-        return tasks.fitting_statuses(known, settings.tasks.statuses)
+        people = edge_rules(settings).people
+        return tasks.fitting_words(workspace.repository, known, settings.tasks.statuses, people)
     about_tasks = (x.source for name, x in settings.found.items() if name.startswith("tasks."))
     if workspace.repository.toplevel is None or {*about_tasks} != {BUILT_IN}:
         return None
