@@ -332,7 +332,7 @@ def _without_own_edge(
         return refusal
     edges, people = session.edges, session.edges.rules.people
     if not edges.files.writes:
-        return None
+        return refusal
     (planned,) = edges.plan_end([resource], keep_status=True)
     # A name that stands for both the caller and the holder stays.
     if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):
