@@ -20,7 +20,7 @@ from enum import Enum
 from functools import partial
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import Unreadable, make_folders, notes_of
+from gitlease.git.files import Notes, Unreadable, make_folders, notes_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -35,6 +35,7 @@ from gitlease.git.objects import (
     with_fetched,
 )
 from gitlease.git.repository import (
+    ASK_EVERY,
     BRANCHES,
     HEADS,
     SECONDS,
@@ -255,6 +256,10 @@ def learn_main(
     if main.ref:
         remote = next((x for x in remotes if main.name.startswith(f"{x}/")), remote)
     key = remote_key(repository, remote)
+    # git noted the name with the clone: a branch that was renamed since may still be tracked.
+    if main.ref and _is_old(notes, key, now):
+        _ask_head(repository, remote, seconds=seconds, now=now)
+        main = known_main(repository, remotes)
     if not main.ref:
         if not afresh and not notes.is_due("main asked", key, every=AGAIN, now=now):
             return main
@@ -280,6 +285,14 @@ def learn_main(
         _settle(repository, key)
         notes.put(COMPLETE, complete, [tip, purpose], at=now)
     return known_main(repository, remotes)
+
+
+def _is_old(notes: Notes, key: str, now: float) -> bool:
+    """Return whether the name of the default branch was not asked for an hour, and is to be."""
+    if notes.get("main asked", key) is None:
+        notes.put("main asked", key, "", at=now)  # it was learnt with the clone, or the last fetch
+        return False
+    return notes.is_due("main asked", key, every=ASK_EVERY, now=now)
 
 
 def _settle(repository: Repository, key: str) -> None:

@@ -459,7 +459,11 @@ def _was_open_when_claimed(
     if not commit:
         # No commit before the claim: history is younger, or cut off, which tells nothing.
         return not os.path.exists(os.path.join(repository.common_dir, "shallow"))
-    return lease.resource.key not in _done(files, commit)
+    listed, key = files.read(commit), lease.resource.key
+    task = next((x for x in listed.tasks if x.resource.key == key), None)
+    if task is None and any(key in x.keys or not x.keys for x in listed.problems):
+        return False  # a file that this clone lacks, or cannot read, tells nothing
+    return task is None or not task.is_done
 
 
 def _done(files: TaskFiles, ref: str) -> frozenset[str]:

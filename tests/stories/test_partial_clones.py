@@ -258,6 +258,20 @@ def test_renamed_and_pruned_default_branch(project: Project) -> None:
     assert claimed(bob, "claim T2") == (6, "policy")
 
 
+def test_renamed_default_branch_whose_old_name_is_still_tracked(project: Project) -> None:
+    bob = project.clone("full")
+    bob.ok("claim other --any")
+    bare, ann = project.remote.bare, project.ann.clone
+    git(bare, "branch", "trunk", "main")
+    git(bare, "symbolic-ref", "HEAD", "refs/heads/trunk")
+    (ann / "tasks" / "T2.md").write_text(task("T2", "done"), encoding="utf-8")
+    git(ann, "commit", "-qam", "done")
+    git(ann, "push", "-q", "origin", "HEAD:trunk")
+    git(bob.clone, "fetch", "-q")
+    bob.clock.advance(3_601)
+    assert claimed(bob, "claim T2") == (6, "policy")
+
+
 def test_narrowed_refspec(project: Project) -> None:
     bob = project.clone("full")
     narrow = "+refs/heads/feature:refs/remotes/origin/feature"
