@@ -7,10 +7,7 @@ are those of the commit, not of the work tree, which may be at another one.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from tempfile import TemporaryDirectory
 
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import BLOB, GitObjects, with_fetched
@@ -28,7 +25,11 @@ _NONE = frozenset({"unspecified", "unset", "set", ""})
 def filter_settings(repository: Repository) -> str:
     """A word for the filters that are set up in this clone; ``""`` if there are none."""
     rows = [(x.key, x.value) for x in repository.config.section("filter")]
-    return sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16] if rows else ""
+    if not rows:
+        return ""
+    from hashlib import sha256  # OpenSSL, for which hooks have no time
+
+    return sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def may_name_filters(
@@ -68,6 +69,8 @@ def as_checked_out(
         return {}
     if not may_name_filters(repository, objects, attributes):
         return {}
+    from tempfile import TemporaryDirectory
+
     found = dict[str, bytes | Unreadable]()
     with TemporaryDirectory(prefix="gitlease-") as folder:
         for path, blob in attributes.items():
@@ -128,7 +131,7 @@ class _Smudging:
     ) -> dict[str, bytes | Unreadable]:
         found, left, failures = dict[str, bytes | Unreadable](), list(files), 0
         while left and failures < FAILURES:
-            mark = secrets.token_hex(16)
+            mark = os.urandom(16).hex()
             words = ["cat-file", f"--batch={mark} %(objectname)", "--filters"]
             with lines_as_input(f"{blobs[x]} {x}" for x in left) as source:
                 result = self._git(words, source, in_tree=in_tree)
