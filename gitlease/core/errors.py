@@ -254,6 +254,8 @@ class Rollback(Invalid):
     """The version on the remote of the known ledger; ``""`` if it is another ledger."""
     token = 0
     """The last fencing token given there."""
+    elsewhere = False
+    """Whether this clone has seen more of it at another URL only, not at this one."""
 
 
 class AnotherLedger(Rollback):

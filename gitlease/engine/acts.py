@@ -578,11 +578,15 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
         raise doubt
     above = None
-    if head.ledger is not None and known is not None and known.ledger is not None:
-        before, after = known.ledger.header, head.ledger.header
-        if before.ledger_id == after.ledger_id and after.token < before.token:
+    if head.ledger is not None:
+        # What was seen at another URL counts as well: no token may be given twice.
+        after, seen = head.ledger.header, head.token_seen
+        if known is not None and known.ledger is not None:
+            before = known.ledger.header
+            seen = max(seen, before.token) if before.ledger_id == after.ledger_id else seen
+        if after.token < seen:
             _check_may_restore(session, head.ledger, "accept")
-            above = before.token
+            above = seen
     # An empty step, even where the ledger is there: a remote may let read who may not write.
     change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
     if above is not None:
@@ -604,6 +608,12 @@ def undo_rollback(session: LedgerSession) -> Reading:
     try:
         head = session.store.fetch(session.layer)
     except Rollback as there:
+        if there.elsewhere:
+            raise PolicyRefused(
+                "the history that is missing was never seen at this URL, so it is not restored "
+                "here",
+                hints=("use the URL where it was seen, or accept what is here", *there.hints[1:]),
+            ) from there
         known = session.store.known(session.layer)
         if not there.version or known is None or known.ledger is None:
             raise

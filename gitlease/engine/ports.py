@@ -84,7 +84,8 @@ class Snapshot:
     ``version`` is the store's opaque name of the state (``""`` for none), which a swap expects.
     ``received`` is when it was read, ``seen`` gives this clone's first sighting of a record, and
     ``warnings`` are meant for the user. ``along`` is None where processes share nothing but the
-    ledger.
+    ledger. ``token_seen`` is the highest fencing token of this ledger that was ever seen, at
+    whatever place; 0 if nobody asked for it.
     """
 
     layer: str
@@ -94,6 +95,7 @@ class Snapshot:
     seen: Callable[[Lease], Sighting | None] = lambda _lease: None
     warnings: tuple[str, ...] = ()
     along: Asking | None = None
+    token_seen: int = 0
 
     @property
     def policy(self) -> Policy:

@@ -449,7 +449,7 @@ def load_settings(
     if committed is None:
         folder = os.path.join(repository.common_dir, "gitlease")
         committed = read_settings_file(repository.toplevel, folder=folder)
-    _refuse_inner_remote(repository, committed)
+    refuse_inner_remote(repository, committed)
     return settings_of(
         {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
         | dict(committed)
@@ -523,7 +523,7 @@ def git_source(entry: ConfigEntry, name: str | None = None) -> str:
     return f"git config ({entry.place}) {name or entry.key}"
 
 
-def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:
+def refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:
     """Refuse a committed setting that leads to a folder of this same clone."""
     # Who commits a bare repository and names it here would have its hooks run by everyone's claims.
     remote = in_file.get("lease.remote")

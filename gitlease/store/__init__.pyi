@@ -2,6 +2,7 @@ from gitlease.store.admission import NAME_REMOTE as NAME_REMOTE
 from gitlease.store.admission import RULES as RULES
 from gitlease.store.admission import RemoteFacts as RemoteFacts
 from gitlease.store.admission import use_the_fetched as use_the_fetched
+from gitlease.store.elsewhere import OtherPlaces as OtherPlaces
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.history_reader import HistoryStep as HistoryStep
 from gitlease.store.history_reader import LedgerHistory as LedgerHistory
@@ -42,6 +43,7 @@ from gitlease.store.storage import Move as Move
 from gitlease.store.storage import SharedWithWork as SharedWithWork
 from gitlease.store.storage import Storage as Storage
 from gitlease.store.storage import StoredRecords as StoredRecords
+from gitlease.store.transport import USUAL_PREFIX as USUAL_PREFIX
 from gitlease.store.transport import GitRefs as GitRefs
 from gitlease.store.transport import Remote as Remote
 from gitlease.store.transport import Watched as Watched

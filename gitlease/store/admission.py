@@ -18,7 +18,7 @@ storage's past tells of its decisions.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from shlex import quote
 from typing import Any
 
@@ -28,6 +28,8 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
+from gitlease.git.files import strings_in
+from gitlease.store.state import Known
 from gitlease.store.storage import Storage
 
 PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
@@ -36,6 +38,7 @@ MAX_BYTES = 4_096
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
 PROOF, OWN, BESIDE, ALONE = "proof", "own-ledger", "beside", "alone"  # names of notes
+LESS = "less"
 RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 ADD_REMOTE = "add the remote whose ledger everybody uses: git remote add origin URL"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
@@ -59,7 +62,9 @@ class RemoteFacts:
     ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
     record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
     that may have a ledger, by name; none where a flag names the remote. ``lacking``: this clone has
-    no remote, although its ledger may be at one.
+    no remote, although its ledger may be at one. ``undecided`` is why nobody can tell where the
+    ledger is, and ``beside`` finds the ref of another ledger on the same remote, before a first one
+    is made in a layer.
     """
 
     problem: str = ""
@@ -71,6 +76,8 @@ class RemoteFacts:
     others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
     learn: Callable[[], object] = lambda: None
     lacking: bool = False
+    undecided: Callable[[], Invalid | None] = lambda: None
+    beside: Callable[[str], str] = lambda layer: ""
 
 
 class Admission:
@@ -193,6 +200,16 @@ class Admission:
             ),
         )
 
+    def accept_less(self, layer: str, elsewhere: Iterable[tuple[str, Known]]) -> None:
+        """Let this clone use a ledger of which it has seen more at other places."""
+        versions = [known.version for _, known in elsewhere]
+        if versions:
+            self._keep(layer, LESS, versions)
+
+    def accepted_less(self, layer: str) -> frozenset[str]:
+        """The versions at other places that need not be in this ledger."""
+        return frozenset(strings_in(self._kept(layer, LESS)))
+
     def accept(self, head: Snapshot, *, another: bool) -> None:
         """Let this clone use a ledger beside those of other remotes.
 
@@ -214,6 +231,7 @@ class Admission:
             return ""
         if self._facts.problem:
             raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        self.check_place(head)
         told = ""
         self._check_known(head)
         if (recorded := self.recorded()) is None:
@@ -229,6 +247,32 @@ class Admission:
                 raise Invalid(self._facts.problem, hints=self._facts.way_out)
             self._prove(self._facts.fetch, head)
         return told
+
+    def check_place(self, head: Snapshot, *, another: bool = False) -> None:
+        """Raise Invalid if nobody can tell where the ledger is, or others may use another one.
+
+        ``another``: a ledger beside that of others is wanted.
+        """
+        if (undecided := self._facts.undecided()) is not None:
+            raise undecided
+        if head.ledger is not None or another:
+            return
+        known = [self._ledgers.load(layer) for layer in (head.layer, GLOBAL_LAYER)]
+        if any(known) or not (ref := self._facts.beside(head.layer)):
+            return
+        prefix, _, layer = ref.rpartition("/")
+        raise Invalid(
+            f"{self._ledgers.place} has a ledger at {ref}, but none at the place that the settings "
+            f"name for layer {head.layer}",
+            hints=(
+                f"to use it: git config lease.refPrefix {quote(prefix)}"
+                if layer == head.layer
+                else f"to use it: git config lease.layer {quote(layer)}",
+                hint("for another one beside it: `{}`", "init", layer=head.layer)
+                if layer != head.layer
+                else "for another one beside it, set the prefix in git config as well",
+            ),
+        )
 
     def _check_beside(
         self, head: Snapshot, recorded: str, fetch: Callable[[str], Snapshot]

@@ -58,6 +58,7 @@ from gitlease.store.admission import (
     first_after,
     operations_since,
 )
+from gitlease.store.elsewhere import OtherPlaces
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder, pending_of
 from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Storage
@@ -75,7 +76,7 @@ class RefLedgerStore:
 
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
     depends on; without them nothing is proven. ``beside_work`` is the storage once more, where work
-    lies beside the ledgers.
+    lies beside the ledgers. ``elsewhere`` has what this clone knows at other places.
     """
 
     in_memory = False  # then no command can be started that would find it
@@ -90,10 +91,13 @@ class RefLedgerStore:
         warnings: tuple[str, ...] = (),
         facts: RemoteFacts | None = None,
         beside_work: SharedWithWork | None = None,
+        elsewhere: OtherPlaces | None = None,
     ) -> None:
         self.storage, self.clock, self.place = storage, clock, place
         self.state = cache(state)
         self._beside_work = beside_work
+        self._elsewhere = elsewhere or OtherPlaces()
+        self._confirmed = set[str]()  # layers in which another ledger than the former may be used
         self._admission = Admission(facts or RemoteFacts(), proxy(self))
         self.accept, self.doubt = self._admission.accept, self._admission.doubt
         self.read_elsewhere = self._admission.read_elsewhere
@@ -138,6 +142,7 @@ class RefLedgerStore:
                 remote_has = self._there(layer)
                 if self._admission.recorded() and self._admission.doubt(remote_has) is None:
                     self.state(layer).forget()  # it was read at a fork, or before a move
+                    self._confirmed.add(layer)
                     return self._with_repairs(lambda: self._fetched(layer))
                 try:
                     self._admission.check_chosen(remote_has)
@@ -146,6 +151,10 @@ class RefLedgerStore:
                     hints = (*doubt.hints, *error.hints)
                     raise error.with_(recorded=recorded, refused=True, hints=hints) from None
             raise
+
+    def _former(self, layer: str) -> Known | None:
+        """What this clone knows at the place that it used before, unless it left that for good."""
+        return None if layer in self._confirmed else self._elsewhere.former(layer)
 
     def _where_fetched(self, layer: str) -> Snapshot | None:
         return self._admission.go_where_fetched(
@@ -161,7 +170,8 @@ class RefLedgerStore:
             )
         version = there or None
         if before is None or before.version != there or self.known(layer) is None:
-            version = self.storage.fetch(layer, before.version if before else "")
+            known = before or self._former(layer)
+            version = self.storage.fetch(layer, known.version if known else "")
         return self.learn(layer, version, before=before)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
@@ -182,18 +192,30 @@ class RefLedgerStore:
         return self.storage.watch(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
+        elsewhere = [*self._elsewhere.known(layer)]
+        seen = [x for x in (self.load(layer), *(known for _, known in elsewhere)) if x is not None]
         try:
             head = self.fetch(layer)
         except Rollback as error:
             if not (rolled_back or isinstance(error, AnotherLedger)):
                 raise
             self._check_recorded(self._there(layer), another=another)
+            if rolled_back:
+                self._admission.accept_less(layer, elsewhere)
             self.state(layer).forget()
-            return self.fetch(layer)
-        self._check_recorded(head, another=another)
-        return head
+            self._confirmed.add(layer)
+            head = self.fetch(layer)
+        else:
+            self._check_recorded(head, another=another)
+        if head.ledger is None:
+            return head
+        id = head.ledger.header.ledger_id
+        return replace(
+            head, token_seen=max((x.token for x in seen if x.ledger_id == id), default=0)
+        )
 
     def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
+        self._admission.check_place(head, another=another)
         self._admission.check_ends(head)
         if not another:
             self._admission.check_chosen(head)
@@ -435,8 +457,9 @@ class RefLedgerStore:
         Raises Rollback and Invalid.
         """
         received = self.clock.now()
+        former = None if before is not None else self._former(layer)
         if version is None:
-            if before is not None:
+            if before is not None or former is not None:
                 raise AnotherLedger(
                     f"this clone knows a ledger, but there is none at {self.place}",
                     hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
@@ -445,6 +468,11 @@ class RefLedgerStore:
         ledger = self.read(layer, version)
         if before is not None:
             self._check(layer, before, ledger, version)
+        elif former is not None:
+            self._check_id(former, ledger)
+        self._check_elsewhere(layer, before, ledger, version)
+        if former is not None:  # the same ledger by another URL
+            self._elsewhere.carry(layer)
         present = self.load(layer) or before
         if present is not None and present.ledger_id == ledger.header.ledger_id:
             # Another process of this clone may have gone further while the fetch was under way.
@@ -454,7 +482,8 @@ class RefLedgerStore:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
         known = replace(
-            self._with_changes_sighted_now(layer, before, ledger, version), received=received
+            self._with_changes_sighted_now(layer, before or former, ledger, version),
+            received=received,
         )
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
@@ -492,13 +521,43 @@ class RefLedgerStore:
         self.state(head.layer).save(known)
         return self._snapshot(head.layer, known, head.ledger)
 
-    def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
-        header = ledger.header
-        if header.ledger_id != before.ledger_id:
+    def _check_id(self, before: Known, ledger: Ledger) -> None:
+        if ledger.header.ledger_id != before.ledger_id:
             raise AnotherLedger(
                 f"the ledger at {self.place} is not the one that this clone knows",
                 hints=("the remote was renamed, added or replaced",),
             )
+
+    def _check_elsewhere(
+        self, layer: str, before: Known | None, ledger: Ledger, version: str
+    ) -> None:
+        """Raise Rollback if this clone has seen more of the same ledger at another place."""
+        header, accepted = ledger.header, None
+        for place, there in self._elsewhere.known(layer):
+            if there.ledger_id != header.ledger_id or there.version == version:
+                continue
+            if there.revision <= header.revision:
+                is_compared = before is not None and before.revision >= there.revision
+                if is_compared or self._goes_on(layer, there, ledger, version):
+                    continue
+            if accepted is None:
+                accepted = self._admission.accepted_less(layer)
+            if there.version not in accepted:
+                rollback = Rollback(
+                    f"the ledger at {self.place} lacks what this clone has seen of it at {place}: "
+                    f"it is at revision {header.revision}, and there it was at {there.revision}",
+                    hints=(
+                        "a restored backup or a stale mirror can cause this; use the other URL",
+                        hint("people must decide which history counts: {}", "init", help=True),
+                    ),
+                    version=version,
+                    token=header.token,
+                )
+                raise rollback.with_(elsewhere=True)
+
+    def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
+        header = ledger.header
+        self._check_id(before, ledger)
         if version == before.version:
             return
         if header.revision <= before.revision or not self._goes_on(layer, before, ledger, version):
@@ -579,6 +638,7 @@ class RefLedgerStore:
             version=version,
             revision=ledger.header.revision,
             digest=ledger.header.digest,
+            token=ledger.header.token,
             decision=decided,
             renewed=before.renewed if decided == before.decision else {},
             sighted={**before.sighted, **seen},

@@ -56,7 +56,8 @@ class Known:
 
     Every later head must have the head's last ``decision`` in its past (its version, ``""`` where
     an older gitlease did not note it, and its ``digest``), and what this clone ``renewed`` since:
-    by the nonces of its grants the resource, and how often it was renewed.
+    by the nonces of its grants the resource, and how often it was renewed. ``token`` is the last
+    fencing token given there (0: an older gitlease did not note it).
     """
 
     ledger_id: str
@@ -70,6 +71,7 @@ class Known:
     digest: str | None = None
     decision: str = ""
     renewed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    token: int = 0
 
     def sighting(self, file: str) -> Sighting:
         seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
@@ -170,6 +172,8 @@ class StateFolder:
         sighted = ",".join(self._texts.values())
         pairs = {x: (at := getattr(known, x)) and [at.wall_ms, at.boot_ms] for x in _INSTANTS}
         rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
+        if not known.token:
+            del rest["token"]
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(

@@ -575,6 +575,9 @@ def run_in(
 # --- the refs of one remote, with their objects in a private store -----------------------------
 
 FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
+USUAL_PREFIX = "refs/gitlease"
+CANDIDATES = 8  # refs of which it is found out whether they hold a ledger
+_LEDGER_REFS = r"(?i)^refs/gitlease$|/[^/]*(?:gitlease|(?<![a-z])leases?(?![a-z]))[^/]*$"
 STATES_KEPT = 3
 PARSED_KEPT = 5_000  # records; of a larger ledger as many as it has
 _OF_NAMES = r"(?i)(?!gitlease:).*(\bbranch|\btags?\b|refs/(?:heads|tags)/)"  # a server's hook says
@@ -822,6 +825,33 @@ class GitRefs:
         """The same refs of another remote, with their objects in the same store."""
         terms: dict[str, Any] = {"time_limit": self._limit, "watched": watched, "has_format": True}
         return GitRefs(remote, self._store, self._state_path, self._prefix, **terms)
+
+    def ledger_beside(self, layer: str, *, prefixes: bool, layers: bool) -> str:
+        """The ref of another ledger on this remote, ``""`` if there is none.
+
+        Looks under other ``prefixes``, or at other ``layers`` of this one. A ref that is called
+        like a ledger's counts if it holds one.
+        """
+        self._store.ready()
+        with self._checked():
+            there = peek_refs(self._remote, self._store.path, (), timeout=self._limit)
+        found = 0
+        for ref in sorted(there):
+            prefix, _, name = ref.rpartition("/")
+            same = prefix == self._prefix
+            if not (layers and name != layer if same else prefixes):
+                continue
+            if not same and not re.search(_LEDGER_REFS, prefix):
+                continue
+            if (found := found + 1) > CANDIDATES:
+                break
+            terms: dict[str, Any] = {"time_limit": self._limit, "has_format": self._has_format}
+            other = GitRefs(self._remote, self._store, lambda x: f"aside/{x}", prefix, **terms)
+            with contextlib.suppress(Invalid):
+                if (version := other.fetch(name)) is not None:
+                    other.read(name, version)
+                    return ref
+        return ""
 
     def _ref(self, layer: str) -> str:
         return f"{self._prefix}/{layer}"

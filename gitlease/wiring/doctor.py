@@ -124,7 +124,7 @@ class Examined:
 
     @cached_property
     def place(self) -> LedgerPlace:
-        return open_place(self.repository, os.environ, self.flags, local=self.local)
+        return open_place(self.repository, os.environ, self.flags, local=self.local, keeps=False)
 
     @property
     def kept(self) -> LedgerPlace:

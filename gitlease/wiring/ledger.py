@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease import git, tasks
 from gitlease import guard as guards
@@ -24,9 +24,19 @@ from gitlease.git.mainline import MainBranch, known_main, learn_main
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
+from gitlease.settings.places import (
+    LAYER,
+    USUAL_STATE,
+    Located,
+    is_decided_by_main,
+    keep_used,
+    locate,
+    read_used,
+)
 from gitlease.settings.schema import (
     FILE,
     LEDGER,
+    PREFIX,
     Found,
     Location,
     Settings,
@@ -53,22 +63,32 @@ def open_place(
     local: bool = False,
     committed: Mapping[str, Found] | None = None,
     store: stores.RefLedgerStore | None = None,
+    keeps: bool = True,
 ) -> LedgerPlace:
-    """The place of a repository's ledger, with arguments as for ``open_workspace``."""
+    """The place of a repository's ledger, with arguments as for ``open_workspace``.
+
+    ``keeps``: what was read to find it is kept for the next command.
+    """
     flags = flags or {}
     if local and (flags.get("layer") or flags.get("remote")):
         raise UsageError("local is a layer of its own: it goes with neither layer nor remote")
     settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
+    located = None
+    if not local and store is None:
+        folder = os.path.join(repository.common_dir, "gitlease")
+        located = locate(settings, repository, folder, tells=committed is None, keeps=keeps)
+        settings = located.settings
     location = HERE if local else resolve_remote(settings, repository)
     layer = LOCAL_LAYER if local else settings.layer
-    return LedgerPlace(repository, settings, location, layer, store)
+    return LedgerPlace(repository, settings, location, layer, store, located=located)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
     """The place of a layer's ledger by the settings of one clone.
 
-    ``given`` is a store to use in its place, ``folder`` another one for private state.
+    ``given`` is a store to use in its place, ``folder`` another one for private state. ``located``
+    says what decided it, if it was not named by hand.
     """
 
     repository: Repository
@@ -77,6 +97,7 @@ class LedgerPlace:
     layer: str = GLOBAL_LAYER
     given: stores.RefLedgerStore | None = None
     folder: str = ""
+    located: Located | None = None
 
     @property
     def local(self) -> bool:
@@ -90,22 +111,38 @@ class LedgerPlace:
 
     @property
     def key(self) -> str:
-        """The name of this place's state.
+        """The folder of this place's state: each URL, with a prefix, has one of its own.
 
-        The configured place has the same whatever it is called, so that a renamed, added or missing
-        remote is noticed; a place that a flag names for one command has a state of its own.
+        The first place has ``default``, as has a clone without a remote, so that a remote that was
+        added or is gone is noticed.
         """
         if self.local:
             return LOCAL_LAYER
-        if self.settings.remote_explicit:
-            from hashlib import sha256
-
+        names = {} if self.located is None else self.located.used.names
+        name = self.place_name
+        if (known := next((x for x in names if names[x] == name), None)) is not None:
+            return known
+        usual = names.get(USUAL_STATE)
+        if usual is None and self.settings.remote_explicit:
             repository, url = self.repository, self.location.url
-            usual = repository.config.get("lease.remote") or "origin"
-            known = repository.ways_to(usual).ledger
-            if self.location.name != usual and url != known:
-                return "at-" + sha256(f"{url}".encode()).hexdigest()[:16]
-        return "default"
+            word = repository.config.get("lease.remote") or "origin"
+            if self.location.name == word or url == repository.ways_to(word).ledger:
+                return USUAL_STATE
+        elif not usual or not name:
+            return USUAL_STATE
+        from hashlib import sha256
+
+        # An older gitlease named the state of a URL by it alone.
+        text = name.removesuffix(f" {stores.USUAL_PREFIX}")
+        return "at-" + sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    @property
+    def place_name(self) -> str:
+        """The URL, without credentials, and the prefix of the refs; ``""`` without a remote."""
+        url, ways = self.location.url, self.location.ways
+        if url is None:
+            return ""
+        return f"{without_secrets(ways.fetch if ways else url)} {self.settings.ref_prefix}"
 
     def state(self, layer: str) -> str:
         """The folder of a layer's state."""
@@ -114,7 +151,7 @@ class LedgerPlace:
     @property
     def objects(self) -> str:
         """The repository with the objects of its ledgers, as far as they were fetched."""
-        name = "store.git" if self.key == "default" else f"store-{self.key}.git"
+        name = "store.git" if self.key == USUAL_STATE else f"store-{self.key}.git"
         return os.path.join(self.private, name)
 
     def layers_in_use(self) -> tuple[str, ...]:
@@ -260,23 +297,44 @@ class LedgerPlace:
         """
         if self.given is not None:
             return self.given
-        url, name, alone = self.location.url, self.location.name, tuple[str, ...]()
+        url, name = self.location.url, self.location.name
+        alone = () if self.located is None else self.located.notices
         place = shown = without_secrets(url or "")
         if url is None:
             place = "the local ledger of this clone"
             why = "" if self.local else "there is no remote: "
-            alone = (f"{why}this is {place}, which nobody else sees",)
+            alone += (f"{why}this is {place}, which nobody else sees",)
         elif name:
             place = f"{name} ({shown})"
         refs = self.refs(time_limit=time_limit, watched=watched)
         facts = None if self.local else self._facts(refs, clock, time_limit)
 
+        def moved() -> None:
+            head_moved(self.private)
+            self._remember()
+
         def state(layer: str) -> StateFolder:
-            return StateFolder(self.state(layer), on_move=lambda: head_moved(self.private))
+            return StateFolder(self.state(layer), on_move=moved)
 
         return stores.RefLedgerStore(
-            refs, state, clock, place, warnings=alone, facts=facts, beside_work=refs
+            refs,
+            state,
+            clock,
+            place,
+            warnings=alone,
+            facts=facts,
+            beside_work=refs,
+            elsewhere=self._elsewhere,
         )
+
+    @property
+    def _elsewhere(self) -> stores.OtherPlaces | None:
+        """What this clone knows at other places."""
+        if self.local or self.folder or self.located is None:
+            return None
+        used, folder = self.located.used, os.path.join(self.private, "state")
+        last = "" if self.settings.remote_explicit else used.last
+        return stores.OtherPlaces(folder, self.key, last, used.names)
 
     def refs(self, *, time_limit: float, watched: stores.Watched | None = None) -> stores.GitRefs:
         """The refs on which the ledgers there lie."""
@@ -284,7 +342,7 @@ class LedgerPlace:
             own = os.path.join(self.private, "local.git")
             stores.make_folder(self.private)
             stores.make_bare(own)
-            remote, prefix = stores.Remote(url=own, folder=self.private), "refs/gitlease"
+            remote, prefix = stores.Remote(url=own, folder=self.private), stores.USUAL_PREFIX
         else:
             remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
         is_sha256 = url and self.repository.object_format == "sha256"
@@ -315,12 +373,17 @@ class LedgerPlace:
     def _facts(self, refs: stores.GitRefs, clock: Clock, time_limit: float) -> stores.RemoteFacts:
         """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
-        if ways is None:
-            return stores.RemoteFacts(recorded=self.recorded_id, lacking=True)
 
         def learn() -> None:
             now = clock.now().wall_ms / MS
             self.learn_main(now=now, seconds=min(time_limit, LEARN), afresh=True)
+
+        def undecided() -> Invalid | None:
+            return self._undecided(learn)
+
+        if ways is None:
+            recorded = self.recorded_id
+            return stores.RemoteFacts(recorded=recorded, lacking=True, undecided=undecided)
 
         def others() -> Sequence[tuple[str, stores.GitRefs]]:
             names, here = repository.remote_names(), (ways.reads, *ways.writes)
@@ -352,6 +415,53 @@ class LedgerPlace:
             recorded=self.recorded_id,
             learn=learn,
             others=others,
+            undecided=undecided,
+            beside=lambda layer: self._ledger_beside(refs, layer),
+        )
+
+    # --- what decided the place -------------------------------------------------------------------
+
+    def _remember(self, *, decided: bool = False) -> None:
+        """Keep in mind that this place was used; ``decided``: its doubt has been settled."""
+        located = self.located
+        if located is None or self.local or self.folder:
+            return
+        used = read_used(self.private)
+        now = replace(used, names={**used.names, self.key: self.place_name})
+        if not self.settings.remote_explicit:
+            values = located.values if decided or not located.doubt else used.values
+            now = replace(now, last=self.key, values=values)
+        if now != used or not used.is_kept:
+            keep_used(self.private, now)
+
+    def _undecided(self, learn: Callable[[], None]) -> Invalid | None:
+        """Why nothing may be granted before someone decides where the ledger is, if so.
+
+        ``learn`` asks the remote for its default branch, if this clone does not know it.
+        """
+        located, repository = self.located, self.repository
+        if located is None or not located.doubt:
+            return None
+        if not located.knows_main:
+            learn()
+            again = locate(located.asked, repository, self.private)
+            if not again.doubt and again.settings.found == located.settings.found:
+                self._remember(decided=True)
+                return None
+            located = again if again.doubt else located
+        return Invalid(located.doubt, hints=located.way_out)
+
+    def _ledger_beside(self, refs: stores.GitRefs, layer: str) -> str:
+        """The ref of another ledger on this remote that a clone may use by other settings.
+
+        ``""`` if there is none, and if this clone has used its own place before.
+        """
+        located, settings = self.located, self.settings
+        if located is None or located.used.values is not None or self.location.explicit:
+            return ""
+        free = [x for x in (PREFIX, LAYER) if is_decided_by_main(settings.found[x])]
+        return refs.ledger_beside(
+            layer, prefixes=PREFIX in free, layers=LAYER in free and layer == settings.layer
         )
 
     def remote_at(self, url: str, name: str | None) -> stores.Remote:

@@ -453,7 +453,9 @@ def proposed_settings(
 
 def tasks_seen(workspace: Workspace) -> TaskList:
     """The tasks of the work tree by the settings file as it is now."""
-    settings = load_settings(workspace.repository, environ={}, flags={})
+    now = load_settings(workspace.repository, environ={}, flags={})
+    # The place of the ledger, beside which edges are noted, stays as it is.
+    settings = replace(workspace.settings, tasks=now.tasks)
     return replace(workspace.place, settings=settings).task_files().read()
 
 

@@ -279,9 +279,7 @@ def test_init_records_the_refs_of_its_ledger_too(clones: Clones, path_remote: Re
     record(ada, door(ada))
     assert git(path_remote.bare, "for-each-ref", "refs/heads/gitlease")
     door(ada).claim("F001")
-    git(bob, "fetch", "-q")  # the settings are not in its work tree yet
-    assert any("lease.ref_prefix" in hint for hint in refused(door(bob), "F002").hints)
-    git(bob, "pull", "-q")
+    git(bob, "fetch", "-q")  # the settings are not in its work tree yet, and main's count
     with pytest.raises(LeaseHeld):
         door(bob).claim("F001")
 
@@ -376,9 +374,8 @@ def test_reading_a_fork_binds_no_clone_to_its_ledger(
     with pytest.raises(LeaseHeld):
         door(cy).claim("F001")
     git(cy, "config", "lease.remote", "origin")
-    with pytest.raises(AnotherLedger) as caught:
-        door(cy).claim("F003")
-    assert caught.value.hints[0].endswith("git config lease.remote upstream")
+    hints = refused(door(cy), "F003").hints
+    assert hints[0].endswith("git config lease.remote upstream")
 
 
 @pytest.mark.parametrize(("recorded", "known"), [(True, True), (False, True), (False, False)])
