@@ -496,7 +496,8 @@ class HistoryStore:
 class CheckService:
     """Checks chosen commits against the ledgers of some layers.
 
-    ``people`` are the names of holders; ``trailer``: each commit must name a lease.
+    ``people`` are the names of holders, ``bots`` the addresses of those who commit for others;
+    ``trailer``: each commit must name a lease.
     """
 
     chosen: Chosen
@@ -507,6 +508,7 @@ class CheckService:
     layers: Sequence[str]
     people: Mapping[str, str]
     trailer: bool
+    bots: Sequence[str]
     context: CiContext
 
     def check(self, *, cached: bool = False, fetched: bool = False) -> CheckResult:
@@ -617,6 +619,7 @@ class CheckService:
         people |= {email: addresses.of(email) for email in emails}
         return Judgement(
             addresses=addresses,
+            bots=self.bots,
             # Whoever opened or updated a request need not have made its commits.
             pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},

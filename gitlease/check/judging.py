@@ -32,19 +32,28 @@ Which time counts, since a commit has two and neither is proven:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gitlease.check import rules
 from gitlease.check.rules import finding_of
 from gitlease.core.edge import Addresses, printable
-from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
-from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, person_key, relation
+from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, relation
 from gitlease.core.moves.operations import LAPSED
-from gitlease.core.resources import WHOLE, fold, layer_words, parse_resource, scopes_overlap
+from gitlease.core.resources import WHOLE, fold, layer_words, scopes_overlap
+from gitlease.core.whose import (
+    LaterGrants,
+    Makers,
+    Naming,
+    Superseded,
+    find_superseded,
+    key_of,
+    overridden_in,
+    supersedes,
+)
 from gitlease.core.work import CheckRule, Finding, Level, Named
 from gitlease.guard.commits import SKEW, CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
@@ -54,7 +63,6 @@ PATHS_SHOWN = 5
 SHORT_ID = 10
 INSTALL = "gitlease hooks install"
 NOBODY = Actor(holder="")
-_BY_HOST = "it was committed by {}, so its date may be that of a merge and not of the work"
 OWN_THEN = "its own authors held it when it was made"
 MOVED = "its dates do not tell whether it was made then or only moved"
 ELSEWHERE = "it may have landed elsewhere before"
@@ -63,10 +71,11 @@ PROOF = (
     " anybody may write an address"
 )
 RAN_OUT, GONE, NOW = "expired", "gone", ""
+REVOKED = "revoked"
 ENDS: Mapping[str, str] = {
     "released": "released",
     "completed": "completed",
-    "revoked": "revoked",
+    "revoked": REVOKED,
     "displaced": "taken over",
     "retired": "retired",
     LAPSED: RAN_OUT,
@@ -109,6 +118,8 @@ class Granted:
     holder: str
     at: int
     ended: int | None = None
+    how: str = ""  # it ended: a word of ENDS
+    ended_by: str = ""
 
     def follows(self, tenure: Tenure) -> bool:
         """Return whether it was certainly later: by the order of the ledger, or by the clocks."""
@@ -131,6 +142,8 @@ class Timeline:
     tokens: int
     policy: Policy
     moment: Moment
+    # By resource, the superseded commits that somebody decided to push all the same.
+    overridden: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def knows(self, at: int | None) -> bool:
         """Return whether it reaches back to this time."""
@@ -140,22 +153,26 @@ class Timeline:
 def timeline(history: LedgerHistory, policy: Policy, moment: Moment) -> Timeline:
     """The timeline of a ledger's history."""
     ends: dict[int, tuple[int, str]] = {}
+    by: dict[int, str] = {}
+    overridden: dict[str, set[str]] = {}
     grants: dict[int, Granted] = {}
     for event in history.events:
         if event.token is not None and event.kind in ENDS:
             ends.setdefault(event.token, (event.at, ENDS[event.kind]))
+            by.setdefault(event.token, event.by)
+        for commit in overridden_in(event):
+            overridden.setdefault(key_of(event.resource or ""), set()).add(commit)
     for event in history.events:
         token, name = event.token, event.resource
         # Where a renewal displaced others, the event has the token of the grant before it.
         if event.kind in GRANTS and token is not None and name is not None and token not in grants:
-            try:
-                key = parse_resource(name).key
-            except UsageError:
-                key = fold(name)
+            key = key_of(name)
             # A grant that names no holder is that of whoever wrote it.
-            holder, ended = event.holder or event.by, ends[token][0] if token in ends else None
-            scope = event.scope or WHOLE
-            grants[token] = Granted(token, name, key, scope, holder, event.at, ended)
+            holder, scope = event.holder or event.by, event.scope or WHOLE
+            ended, how = ends.get(token, (None, ""))
+            grants[token] = Granted(
+                token, name, key, scope, holder, event.at, ended, how, by.get(token, "")
+            )
     tenures = _tenures(history, ends)
     for tenure in tenures:
         x, ended = tenure.lease, None if tenure.stands else tenure.until
@@ -166,7 +183,16 @@ def timeline(history: LedgerHistory, policy: Policy, moment: Moment) -> Timeline
                 x.token, x.resource.text, x.resource.key, x.scope, x.holder, x.claimed_at, ended
             )
     since, tokens = history.since, history.tokens
-    return Timeline(history.layer, tuple(tenures), grants, since, tokens, policy, moment)
+    return Timeline(
+        history.layer,
+        tuple(tenures),
+        grants,
+        since,
+        tokens,
+        policy,
+        moment,
+        {key: frozenset(commits) for key, commits in overridden.items()},
+    )
 
 
 def _tenures(history: LedgerHistory, ends: Mapping[int, tuple[int, str]]) -> list[Tenure]:
@@ -319,13 +345,14 @@ class Judgement:
     ``pushers`` are the keys of the person who pushed them, if known: they count as people of every
     commit. ``requesters`` opened or updated the pull request, by name with their keys: they count
     no more than a co-author. ``trailer``: each commit must name a lease. ``landing`` gives the
-    files that all commits together change; None if that is not known.
+    files that all commits together change; None if that is not known. ``bots`` commit for others.
     """
 
     def __init__(
         self,
         *,
         addresses: Addresses,
+        bots: Iterable[str] = (),
         ledgers: Mapping[str, Timeline],
         pushers: frozenset[str] = frozenset(),
         requesters: Mapping[str, frozenset[str]] = MappingProxyType({}),
@@ -333,11 +360,17 @@ class Judgement:
         landing: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
         self._addresses, self._people, self._ledgers = addresses, addresses.of_all, ledgers
+        self._makers = Makers.of(addresses, bots)
+        self._superseded: dict[tuple[str, Named], Superseded] = {}
         self._pushers, self._requesters, self._trailer = pushers, requesters, trailer
         self._landing, self._merges = landing, dict[str, CommitFacts]()
         self._tenures = [s for ledger in ledgers.values() for s in ledger.tenures]
         self._keys = [addresses.of(tenure.lease.holder) for tenure in self._tenures]
         self._cover = Cover([tenure.lease for tenure in self._tenures])
+        self._of_resource: dict[tuple[str, str], list[Tenure]] = {}
+        for tenure in self._tenures:
+            of = (tenure.layer, tenure.lease.resource.key)
+            self._of_resource.setdefault(of, []).append(tenure)
         self._grants: dict[tuple[str, str], list[Granted]] = {}
         for layer, ledger in ledgers.items():
             for _, grant in sorted(ledger.grants.items()):
@@ -346,6 +379,10 @@ class Judgement:
     def find(self, commits: Sequence[CommitFacts]) -> list[Finding]:
         """Every violation, in the order of the commits."""
         self._merges = merged_by(commits)
+        found = find_superseded(
+            commits, after=self._after, vouches=self._vouches, makers=self._makers
+        )
+        self._superseded = {(one.commit, one.named): one for one in found}
         return [finding for commit in commits for finding in self._of(commit)]
 
     def _of(self, commit: CommitFacts) -> Iterator[Finding]:
@@ -388,13 +425,23 @@ class Judgement:
             grant = self._grant(line)
             if grant is not None and grant.key == line.key:
                 granted |= self._addresses.of(grant.holder)
-        if granted & self._people(commit.emails):
+        if granted & self._people_of(commit):
             return
         layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
         more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
         words, doubt = "names no lease, and this project requires one", self._help(commit, granted)
         verdict = CommitVerdict(rules.NO_TRAILER, words, evidence=more, doubt=doubt)
         yield _of_trailer(commit, verdict, *_listed([x.path for x in commit.touched]))
+
+    def _people_of(self, commit: CommitFacts) -> frozenset[str]:
+        """The people of a commit: of one that a bot made, also those whose grants it names."""
+        people = self._people(commit.emails)
+        if self._makers.is_bot(commit):
+            for named in (*commit.named, *commit.mentioned):
+                grant = self._grant(named)
+                if grant is not None and grant.key == named.key:
+                    people |= self._addresses.of(grant.holder)
+        return people
 
     def _grant(self, named: Named) -> Granted | None:
         ledger = self._ledgers.get(named.layer)
@@ -416,7 +463,7 @@ class Judgement:
     def _broken_claims(self, commit: CommitFacts) -> list[Finding]:
         """The claims that a commit broke, one finding for each lease."""
         touched: dict[int, list[str]] = {}
-        people = self._people(commit.emails)
+        people = self._people_of(commit)
         for change in commit.touched:
             for number in sorted(self._cover.matching(change)):
                 if self._concerns(change, number, people):
@@ -576,7 +623,7 @@ class Judgement:
             return CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at)
         holder = self._addresses.of(grant.holder)
         foreign: CommitVerdict | None = None
-        if not holder & self._people(commit.emails):
+        if not holder & self._people_of(commit):
             words, doubt = (
                 f"which was issued to {printable(grant.holder)}",
                 self._help(commit, holder),
@@ -584,34 +631,46 @@ class Judgement:
             foreign = CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at, doubt)
             if not doubt:
                 return foreign
-        made = commit.made(timeline.moment.now.wall_ms)
-        # The first later grant of the same work to another person.
-        later = next(
-            (
-                x
-                for x in self._grants[named.layer, grant.key]
-                if x.token > grant.token
-                and scopes_overlap(x.scope, grant.scope)
-                and not self._addresses.of(x.holder) & holder
-            ),
-            None,
-        )
-        # Times are the wall clocks of the writers. By the order of the ledger a grant is no earlier
-        # than the end of what stood in its way, whatever the clocks say.
-        at = 0 if later is None else max(later.at, grant.ended or 0)
-        if made is None or later is None or made + MS <= at:
+        one = self._superseded.get((commit.id, named))
+        if one is None:
             return foreign
-        who = printable(later.holder)
-        evidence = (f"token {later.token}: granted to {who} at {rfc3339(at)}",)
-        level, words = rules.SUPERSEDED.level, f"after {who} had been granted it"
-        if made < at:
-            # Within one second nobody knows which came first.
-            level, words = Level.WARNING, f"in the same second as {who} was granted it"
-        elif commit.dated_by_host:
-            # A squash by a host has the date of the merge: the work may be from before the grant.
-            by_host = _BY_HOST.format(person_key(commit.committer))
-            level, evidence = Level.WARNING, (by_host, *evidence)
-        return CommitVerdict(rules.SUPERSEDED, words, level, evidence, at)
+        newest = None if one.newest is None else self._grant(replace(named, token=one.newest.token))
+        at = grant.ended if newest is None else newest.at
+        if newest is not None:
+            to = printable(newest.holder)
+            evidence = (f"token {newest.token}: granted to {to} at {rfc3339(newest.at)}",)
+        return CommitVerdict(rules.SUPERSEDED, f"and {printable(one.why)}", None, evidence, at)
+
+    def _after(self, named: Named) -> LaterGrants:
+        """What became of a grant that a commit names."""
+        grant, ledger = self._grant(named), self._ledgers.get(named.layer)
+        if ledger is None or self._stands(named):
+            return LaterGrants()
+        every = self._grants.get((named.layer, named.key), ())
+        is_revoked = grant is not None and grant.key == named.key and grant.how == REVOKED
+        return LaterGrants(
+            [x for x in every if supersedes(x, named)],
+            grant.ended_by if grant is not None and is_revoked else "",
+            ledger.overridden.get(named.key, frozenset()),
+        )
+
+    def _stands(self, named: Named) -> bool:
+        tenures = self._of_resource.get((named.layer, named.key), ())
+        return any(x.stands and x.lease.token == named.token for x in tenures)
+
+    def _vouches(self, commit: Naming, named: Named) -> bool:
+        """Return whether the person who pushed a commit holds what it names, or finished it."""
+        if any(
+            self._blocks_now(x) and scopes_overlap(x.lease.scope, named.scope)
+            for x in self._of_resource.get((named.layer, named.key), ())
+            if self._addresses.of(x.lease.holder) & self._pushers
+        ):
+            return True
+        every = self._grants.get((named.layer, named.key), ())
+        later = [x for x in every if supersedes(x, named)]
+        people = self._pushers or self._people(commit.emails)
+        finished = bool(later) and later[-1].how == ENDS["completed"]
+        return finished and bool(self._addresses.of(later[-1].holder) & people)
 
 
 def _held(lease: Lease, verb: str) -> str:

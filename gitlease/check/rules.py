@@ -35,7 +35,8 @@ COMMIT_RULES = (
     SUPERSEDED := CheckRule(
         "token-superseded",
         ERROR,
-        "a commit names a token after somebody else had been granted the same",
+        "a commit names a token, and the same was granted to another lease since, whose holder does"
+        " not vouch for it",
     ),
     UNKNOWN := CheckRule(
         "token-unknown",

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gitlease import tasks
-from gitlease.core.edge import Progress, Task
+from gitlease.core.edge import Addresses, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LATEST, MS
-from gitlease.core.lease import person_key
+from gitlease.core.whose import Makers
 from gitlease.core.work import Authorship, Named, read_trailer
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import Unreadable
@@ -187,8 +187,6 @@ class TaskParser:
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
-# Who commits what a host itself merges or squashes: both dates are those of that moment.
-HOSTS = frozenset({"noreply@github.com"})
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
@@ -205,10 +203,10 @@ _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 class CommitFacts:
     """The facts of one commit. Times are the milliseconds at which its seconds begin.
 
-    ``helpers`` are the emails of the co-authors that its message claims, ``committer`` is the
-    committer's as it was written. ``written`` is the author date, ``recorded`` the committer date,
-    None where there is none. ``named`` are its trailers, ``unreadable`` the texts of trailers that
-    name nothing. ``only_tasks``: it touches nothing but task files.
+    ``helpers`` are the emails of the co-authors that its message claims, ``author`` and
+    ``committer`` are theirs as they were written. ``written`` is the author date, ``recorded`` the
+    committer date, None where there is none. ``named`` are its trailers, ``unreadable`` the texts
+    of trailers that name nothing. ``only_tasks``: it touches nothing but task files.
     """
 
     id: str
@@ -216,6 +214,7 @@ class CommitFacts:
     # mailmap makes nobody stop being that.
     emails: tuple[str, ...]
     helpers: tuple[str, ...] = ()
+    author: str = ""
     committer: str = ""
     written: int | None
     recorded: int | None
@@ -234,11 +233,6 @@ class CommitFacts:
         if self.written is not None and 0 < self.written <= now + SKEW:
             return self.written
         return self.recorded
-
-    @property
-    def dated_by_host(self) -> bool:
-        """Tell whether the host may have dated it by a merge: its work may be older."""
-        return person_key(self.committer) in HOSTS and self.written == self.recorded
 
 
 class CommitReader:
@@ -290,6 +284,13 @@ class CommitReader:
         """Map addresses by the project's mailmap."""
         return usual_addresses(self._bare, emails, self._by_mailmap)
 
+    def makers(
+        self, holders: Iterable[str], *, names: Mapping[str, str], bots: Iterable[str]
+    ) -> Makers:
+        """Know people by the mailmap, by their ``names`` in task files, and as ``bots``."""
+        canonical = self.canonical((*holders, *names))
+        return Makers.of(Addresses(canonical=canonical, names=names), bots)
+
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Read the people of some commits and the names in them, without their changes."""
         facts = {}
@@ -326,6 +327,7 @@ def _read(fields: Sequence[str]) -> CommitFacts:
         parents=tuple(parents.split()),
         # A mailmap may map an address with one name only, and a holder's is known without one.
         emails=tuple(dict.fromkeys((author, committer, wrote, signed))),
+        author=wrote,
         committer=signed,
         written=_time(written),
         recorded=_time(recorded),

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gitlease import core, engine, git
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import LeaseView, person_key
 from gitlease.core.resources import WHOLE
+from gitlease.core.whose import Makers
 from gitlease.core.work import trailer
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.message import (
@@ -25,7 +26,7 @@ from gitlease.git.message import (
     with_trailers,
     write_message,
 )
-from gitlease.git.repository import Repository, ask, is_on
+from gitlease.git.repository import Repository, ask, is_on, main_of
 from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.guard.commits import CommitReader, task_status_changes, touched
 from gitlease.guard.rules import (
@@ -47,8 +48,9 @@ class HookWorktree:
     """The user's work tree in a git hook, read with git in the environment of the hook.
 
     ``shared`` is the name of the ledger's remote, if it has one. Work counts again where it reaches
-    a main branch there, with ``strict`` any branch. Raises Invalid if git does not answer, and
-    TooMuch for more than can be judged.
+    a main branch there, with ``strict`` any branch. ``people`` are the names of holders in task
+    files, ``bots`` the addresses of those who commit for others. Raises Invalid if git does not
+    answer, and TooMuch for more than can be judged.
     """
 
     repository: Repository
@@ -58,6 +60,8 @@ class HookWorktree:
     shared: str | None
     holder: str | None = None
     strict: bool = False
+    people: Mapping[str, str] = field(default_factory=dict)
+    bots: Sequence[str] = ()
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
         """The change about to be committed, by the index that git gives its hook.
@@ -127,7 +131,16 @@ class HookWorktree:
         ]
         warnings += [f"only {len(lost)} of the commits that would be lost were checked"] * cut
         paths = merged((*brings, *taken))
-        return PushedWork(paths, taken, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
+        made = CommitReader(self.repository, self.tasks).people(list(commits)) if commits else []
+        # A commit between two others may have no trailer, and still leads from one to the other.
+        naming = made if any(commit.named for commit in made) else []
+        return PushedWork(
+            paths,
+            taken,
+            tuple(ledgers),
+            warnings=tuple(dict.fromkeys(warnings)),
+            naming=tuple(naming),
+        )
 
     def carried(self, lines: Sequence[str], remote: str) -> tuple[PushedCommit, ...]:
         """The commits of such a push, without those that the remote turns out to have already.
@@ -152,11 +165,23 @@ class HookWorktree:
                 if differs is not None and x.id in there
                 else x.touched,
                 x.named,
-                known=x.id in there,
                 recorded=x.recorded,
+                emails=x.emails,
+                author=x.author,
+                parents=x.parents,
+                mentioned=x.mentioned,
             )
-            for x in CommitReader(self.repository, self.tasks).read(bring)
+            for x in self._reader().read(bring)
         )
+
+    def makers(self, emails: Iterable[str]) -> Makers:
+        """Know the people with these addresses, by the mailmap of the fetched main branch."""
+        return self._reader().makers(emails, names=self.people, bots=self.bots)
+
+    def _reader(self) -> CommitReader:
+        # Not by a mailmap of the work tree: whoever brings one along could be anybody.
+        main = main_of(self.repository, self.shared) if self.shared is not None else None
+        return CommitReader(self.repository, self.tasks, base=main[1] if main else "")
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[git.Push]:
         return git.outgoing(
@@ -294,14 +319,21 @@ class Hooks:
         if work.ledgers:
             whose = "holds everybody's leases, and only gitlease changes it"
             refused = Denied(f"{work.ledgers[0]} {whose}: push branches and tags only")
-        if not work.touched and not work.unknown:
+        if not work.touched and not work.unknown and not work.naming:
             return HookDecision(blocked=refused is not None and self._blocks, refused=refused)
         report = self._guard.check(work.touched, strict=True)
-        if any(finding.severity is Severity.BLOCK for finding in report.findings):
+        report = self._guard.with_superseded(report, work.naming, self._worktree.makers)
+        blocking = [x for x in report.findings if x.severity is Severity.BLOCK]
+        if blocking or report.superseded:
             # Without what the push only carries along: the holders' own work, and what has landed.
             with contextlib.suppress(GitleaseError):
                 carried = self._worktree.carried(lines, remote)
-                report = self._guard.without_own_work(report, carried, lost=work.lost)
+                emails = {x.lease.holder for x in blocking}
+                emails |= {y for x in carried for y in (*x.emails, x.author)}
+                makers = self._worktree.makers(emails) if blocking else Makers()
+                report = self._guard.without_own_work(
+                    report, carried, lost=work.lost, makers=makers
+                )
         if work.unknown and refused is None and self._guard.others_hold():
             fetch = ["git", "fetch", *([] if "://" in remote else [remote])]
             refused = Denied(
@@ -310,10 +342,11 @@ class Hooks:
                 hints=(shlex.join(fetch),),
             )
         blocked = self._is_blocked(report, offline=self._offline != OFF)
+        lost = report.superseded[0].error if report.superseded else None
         return HookDecision(
-            blocked=blocked or (refused is not None and self._blocks),
+            blocked=blocked or ((refused or lost) is not None and self._blocks),
             report=report,
-            refused=refused,
+            refused=refused or lost,
             warnings=(*report.warnings, *filter(None, [report.offline]), *work.warnings),
         )
 

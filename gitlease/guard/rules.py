@@ -20,12 +20,14 @@ from gitlease.core.lease import (
     Reach,
     Relation,
     Sighting,
+    State,
     relation,
     same_person,
     view_lease,
 )
 from gitlease.core.ledger import Notice
-from gitlease.core.resources import Resource, fold
+from gitlease.core.resources import Resource, fold, scopes_overlap
+from gitlease.core.whose import Makers, Naming, Superseded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,8 @@ class PushedWork:
     """The paths touched by the commits that a push would bring or take away.
 
     ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
-    ``unknown`` are the replaced branches whose commits are not in this clone.
+    ``unknown`` are the replaced branches whose commits are not in this clone. ``naming`` are those
+    of its commits that name leases.
     """
 
     touched: tuple[Touched, ...] = ()
@@ -104,6 +107,7 @@ class PushedWork:
     ledgers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    naming: tuple[Naming, ...] = ()
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
@@ -185,14 +189,17 @@ class GuardFinding:
 class PushedCommit:
     """A commit of a push: the paths it touches, the grants it names, and when it was committed.
 
-    ``known``: the remote has it on some branch already.
+    ``emails`` are those of its author and committer, ``author`` is the author's as it was written.
     """
 
     id: str
     touched: tuple[Touched, ...]
     named: tuple[core.Named, ...] = ()
-    known: bool = False
     recorded: int | None = None
+    emails: tuple[str, ...] = ()
+    author: str = ""
+    parents: tuple[str, ...] = ()
+    mentioned: tuple[core.Named, ...] = ()
 
 
 def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
@@ -267,6 +274,22 @@ class Viewpoint:
         matches = {n for change in touched for n in cover.matching(change)}
         return sorted((mine[n] for n in matches), key=lambda x: x.key)
 
+    def vouches(self, named: core.Named, records: Iterable[Lease]) -> bool:
+        """Tell whether the actor holds what a commit names, or finished it, by its records.
+
+        Whoever holds a resource vouches for the commits of earlier leases that they push.
+        """
+        return any(self._answers_for(x) for x in _named_by(named, records))
+
+    def vouching(self, named: core.Named, records: Iterable[Lease]) -> list[Lease]:
+        """The actor's live leases by which it vouches for a commit."""
+        return [x for x in _named_by(named, records) if self.as_own(x) is Relation.MINE]
+
+    def _answers_for(self, lease: Lease) -> bool:
+        if lease.state is State.COMPLETED:
+            return lease.same_holder(self.actor)
+        return self.as_own(lease, parents=True) is Relation.MINE
+
     def seen(self, lease: Lease, layer: str) -> LeaseView:
         """The lease as the actor sees it."""
         return view_lease(
@@ -281,20 +304,31 @@ class Viewpoint:
         return relation(lease, actor, self.policy, self.moment)
 
 
+def _named_by(named: core.Named, records: Iterable[Lease]) -> Iterable[Lease]:
+    return (
+        x for x in records if x.resource.key == named.key and scopes_overlap(x.scope, named.scope)
+    )
+
+
 def blocking(
-    finding: GuardFinding, carried: Sequence[PushedCommit], layer: str, actor: Actor
+    finding: GuardFinding,
+    carried: Sequence[PushedCommit],
+    layer: str,
+    actor: Actor,
+    makers: Makers | None = None,
 ) -> GuardFinding | None:
     """The finding with the oldest commit that touches its path and is not its lease's own work.
 
     None if there is no such commit. ``carried`` begins with the newest.
     """
     lease = finding.lease
+    known = makers or Makers()
 
     def is_own_work(commit: PushedCommit) -> bool:
-        # Anybody may land the holder's work once the remote has it. What the remote has not seen
-        # could be by anyone else, whatever it says.
-        proven = commit.known or lease.same_holder(actor)
-        return proven and names_grant(commit.named, commit.recorded, lease, layer)
+        # Anybody may land the holder's work. A person's other run is known by the token alone.
+        is_holders = lease.same_holder(actor) or known.is_by(commit, lease.holder)
+        named = (*commit.named, *commit.mentioned)
+        return is_holders and names_grant(named, commit.recorded, lease, layer)
 
     for commit in reversed(carried):
         touches = (x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
@@ -308,8 +342,9 @@ def names_grant(
 ) -> bool:
     """Tell whether the trailers of a commit name the present token of a lease.
 
-    Of a commit that the remote has this shows who made it: the server's hook lets nobody but the
-    holder bring a new commit over a live lease. ``recorded`` is in milliseconds.
+    Tokens are public, so this alone shows nothing: its people have to be the holder's as well, or a
+    server has to have accepted it under that lease, when it lets only the holder bring such a
+    commit. ``recorded`` is in milliseconds.
     """
     grant = (layer, lease.resource.key, lease.token)
     # A commit from before the token was given guessed it.
@@ -377,6 +412,7 @@ class GuardReport:
 
     ``offline`` says why the state is not as fresh as was asked for, and how old it is, when the
     remote did not answer; ``old`` are the ids of the leases known only from such a state.
+    ``superseded`` are the commits of a push whose leases others have been granted since.
     """
 
     findings: tuple[GuardFinding, ...] = ()
@@ -384,6 +420,7 @@ class GuardReport:
     warnings: tuple[str, ...] = ()
     offline: str = ""
     old: frozenset[str] = frozenset()
+    superseded: tuple[Superseded, ...] = ()
 
     def lenient(self) -> GuardReport:
         """Turn findings that rest only on a state too old to block anybody into warnings."""

@@ -30,8 +30,10 @@ from gitlease.core.lease import (
     relation,
 )
 from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, parse_resource, word_anywhere
+from gitlease.core.whose import Makers, Naming, Superseded
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.git.files import Notes
+from gitlease.guard.grants import naming_in, superseded_in
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.rules import (
     DAMAGE_SHOWN,
@@ -123,20 +125,58 @@ class GuardService:
         report = self._report(freshness)
         return replace(report, findings=tuple(findings), views=views, old=frozenset(old))
 
+    def with_superseded(
+        self,
+        report: GuardReport,
+        commits: Sequence[Naming],
+        makers: Callable[[Iterable[str]], Makers],
+    ) -> GuardReport:
+        """Add the superseded ones among the commits of a push, by the state just fetched.
+
+        ``makers`` gets the addresses of people.
+        """
+        found: list[Superseded] = []
+        for layer in self._layers:
+            cached = self._load(layer)
+            if cached is None or cached.doubt:
+                continue
+            mine = cached.leases.of_person(self._actor.holder)
+            some = naming_in(layer, commits, mine)
+            if not some:
+                continue
+            try:
+                store = self._store(layer)
+                head = store.known(layer)
+                if head is not None:
+                    moment = Moment(now=self._clock.now(), seen=head.seen)
+                    view = Viewpoint(self._actor, head.policy, moment)
+                    found += superseded_in(head, store, some, view, makers)
+            except GitleaseError as error:
+                why = f"whether {some[0].id[:10]} is superseded is unknown: {error.message}"
+                report = replace(report, warnings=(*report.warnings, why))
+        return replace(report, superseded=tuple(found))
+
     def without_own_work(
-        self, report: GuardReport, carried: Sequence[PushedCommit], *, lost: Sequence[Touched]
+        self,
+        report: GuardReport,
+        carried: Sequence[PushedCommit],
+        *,
+        lost: Sequence[Touched],
+        makers: Makers | None = None,
     ) -> GuardReport:
         """Drop findings that only the leaseholders' own commits touch, unless their path is lost.
 
-        ``carried`` are all commits of a push.
+        ``carried`` are all commits of a push; superseded ones that have landed are dropped, too.
         """
         lost_paths = {path.path for path in lost}
         kept = list[GuardFinding | None]()
         for finding in report.findings:
             layer = report.views[finding.lease.lease_id].layer
-            blocker = blocking(finding, carried, layer, self._actor)
+            blocker = blocking(finding, carried, layer, self._actor, makers)
             kept.append(finding if finding.path in lost_paths else blocker)
-        return replace(report, findings=tuple(filter(None, kept)))
+        brought = {commit.id for commit in carried}
+        superseded = tuple(x for x in report.superseded if x.commit in brought)
+        return replace(report, findings=tuple(filter(None, kept)), superseded=superseded)
 
     def others_hold(self) -> bool:
         """Tell whether others hold anything that would block the caller. Asks no remote."""

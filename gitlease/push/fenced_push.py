@@ -3,10 +3,12 @@
 1. The grants of a push are those that this clone believes in when it begins, whose paths or task
    files the commits touch, and those required by name. Each is identified by its nonce: a later
    grant does not make up for one that is lost on the way.
-2. Touching what others hold, or a lost grant, is refused before anything is sent. After that the
-   swap decides: the work's refs move with the ledger or not at all, so that a grant to others that
-   lands first, even at the very server, refuses the work.
-3. After an unrelated change of the ledger the push is decided, and tried, again.
+2. Touching what others hold, a lost grant, or a commit that a later grant supersedes, is refused
+   before anything is sent. After that the swap decides: the work's refs move with the ledger or not
+   at all, so that a grant to others that lands first, even at the very server, refuses the work.
+3. Whether a push is refused never depends on what this clone has been told before: a grant that is
+   gone stops it only if the ledger still shows why, or if the caller must hold it by name.
+4. After an unrelated change of the ledger the push is decided, and tried, again.
 """
 
 from __future__ import annotations
@@ -16,14 +18,24 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Literal
 
-from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, LeaseLost
+from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, LeaseView, State, free_at, holder_has
+from gitlease.core.lease import (
+    DEFAULT_POLICY,
+    Actor,
+    Lease,
+    LeaseView,
+    Relation,
+    State,
+    free_at,
+    holder_has,
+)
 from gitlease.core.ledger import Fate
-from gitlease.core.loss import Loss
-from gitlease.core.moves.operations import Complete, Operation, Renew, grant_of
+from gitlease.core.loss import Loss, still_held
+from gitlease.core.moves.operations import AddNote, Complete, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
-from gitlease.core.resources import Resource, fold
+from gitlease.core.resources import Resource, fold, parse_resource
+from gitlease.core.whose import Makers, Naming, override_notes
 from gitlease.core.work import Became, WorkRef
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession, Settled, of_damage, told_by
@@ -31,6 +43,7 @@ from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import LONGEST_TURN, Step, fresh_id, with_views
 from gitlease.git.rejections import Rejection, rejection_in
+from gitlease.guard.grants import superseded_in, vouching_leases
 from gitlease.guard.rules import (
     Cover,
     GuardFinding,
@@ -58,16 +71,22 @@ class PushCase:
         carried: Callable[[], Sequence[PushedCommit]],
         before: Mapping[str, Snapshot],
         along: Callable[[], Sequence[Operation]] = tuple,
+        naming: Sequence[Naming] = (),
+        makers: Callable[[Iterable[str]], Makers] = lambda _emails: Makers(),
+        override: str = "",
     ) -> None:
         """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
 
         ``before``: the cached heads as the push began. ``along``: what is done after the renewals.
+        ``naming`` are the commits if any of them names a lease, and ``makers`` gets the addresses
+        of people. ``override`` is why superseded ones are pushed all the same.
         """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
         self._lost = {path.path for path in lost}
         # Asked only when something would be refused: it costs a connection to the remote.
         self._carried, self._along = cache(carried), along
+        self._naming, self._makers, self._override = naming, makers, override
         self._believed: dict[str, dict[str, Lease]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
@@ -94,7 +113,9 @@ class PushCase:
         steps = {x: self._session.transaction.decided(heads[x], []) for x in doubts}
         heads = {layer: head for layer, head in heads.items() if layer not in doubts}
         for layer, head in heads.items():  # a lost grant is reported first
+            warnings += self._drop_ended(head, layer)
             self._renewal(head, layer)
+        notes = {layer: self._superseded(head) for layer, head in heads.items()}
         required = self._required(heads)
         refusals: list[GitleaseError] = []
         for layer, head in heads.items():
@@ -102,8 +123,9 @@ class PushCase:
             view = Viewpoint(self._actor, head.policy, moment)
             self._believe(layer, required.get(layer, ()))
             self._believe(layer, view.under(self._touched, leases))
+            self._believe(layer, vouching_leases(head, self._naming, view))
             more = self._along() if layer == self._session.layer else ()
-            steps[layer] = self._renewal(head, layer, more)
+            steps[layer] = self._renewal(head, layer, [*more, *notes[layer]])
             blocks = list[GuardFinding]()
             for finding in view.judge(self._touched, leases):
                 if finding.severity is Severity.BLOCK:
@@ -111,7 +133,7 @@ class PushCase:
                     # it does not matter where the push takes it away.
                     if finding.path in self._lost:
                         blocks.append(finding)
-                    elif blocker := blocking(finding, self._carried(), layer, self._actor):
+                    elif blocker := self._blocking(finding, layer):
                         blocks.append(blocker)
                     continue
                 lease = finding.lease
@@ -136,6 +158,61 @@ class PushCase:
             raise refusals[0]
         self.warnings = tuple(dict.fromkeys(warnings))
         return steps
+
+    def _blocking(self, finding: GuardFinding, layer: str) -> GuardFinding | None:
+        carried = self._carried()
+        emails = {finding.lease.holder, *(y for x in carried for y in (*x.emails, x.author) if y)}
+        makers = self._makers(emails) if any(x.named or x.mentioned for x in carried) else None
+        return blocking(finding, carried, layer, self._actor, makers)
+
+    def _superseded(self, head: Snapshot) -> list[Operation]:
+        """The notes that record an override. Raises LeaseLost for superseded commits without it."""
+        naming = [x for x in self._naming if any(y.layer == head.layer for y in x.named)]
+        if not naming:
+            return []
+        session, moment = self._session, self._session.moment(head)
+        view = Viewpoint(self._actor, head.policy, moment)
+        found = superseded_in(head, session.store, self._naming, view, self._makers)
+        # Of commits that the remote turns out to have landed, none is pushed now.
+        brought = {commit.id for commit in self._carried()} if found else set()
+        found = [x for x in found if x.commit in brought]
+        if found and not self._override:
+            raise with_views(found[-1].error, head, self._actor, moment)
+        return [
+            AddNote(id=fresh_id(), actor=self._actor, resource=parse_resource(name), text=text)
+            for name, texts in override_notes(found, self._override).items()
+            for text in texts
+        ]
+
+    def _drop_ended(self, head: Snapshot, layer: str) -> list[str]:
+        """Forget believed grants that ended, unless the ledger still shows that they are lost.
+
+        Nobody could tell the next time that this clone believed in them: the answer would differ.
+        Returns warnings.
+        """
+        believed, ledger = self._believed.get(layer, {}), head.ledger
+        moment = self._session.moment(head)
+        view = Viewpoint(self._actor, head.policy, moment)
+        warnings = []
+        for lease_id, lease in [*believed.items()]:
+            try:
+                if ledger is None:
+                    continue
+                still_held(ledger, grant_of(lease), self._actor.holder, moment)
+            except LeaseLost as loss:
+                now = ledger.leases_of(lease.resource) if ledger is not None else []
+                if any(x.lease_id == lease_id and x.state is State.ACTIVE for x in now):
+                    continue  # it ran out, or is another session's now
+                if any(view.severity(x) is Severity.BLOCK for x in now if x.state is State.ACTIVE):
+                    continue  # others hold it
+                del believed[lease_id]
+                held = [x for x in now if view.as_own(x) is Relation.MINE]
+                # What the caller holds by now vouches for the work of an earlier lease of it.
+                self._believe(layer, held)
+                warnings += [] if held else [f"{loss.message}: the push goes on without it"]
+            except Invalid:
+                continue
+        return warnings
 
     def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         # In the first layer that has them.
@@ -292,15 +369,18 @@ class FencedPush:
         dry_run: bool = False,
         along: Callable[[], Sequence[Operation]] = tuple,
         unfenced: bool = False,
+        override: str = "",
         tell: Callable[[str], None] = lambda _line: None,
     ) -> PushAnswer:
         """Push work under the leases that it belongs to; ``require`` names some that must be held.
 
         ``along`` gives what is done to the ledger with it, after the renewals. ``unfenced``: the
-        leases are only looked at right before, and the ledger stays as it is. ``tell`` gets the
-        lines that hooks and the server print. Raises LeaseLost or NotHolder if a grant is gone,
-        LeaseHeld if the commits touch what another holds, PushRefused if git rejects a ref, and
-        UsageError for refs that cannot be pushed together with the ledger.
+        leases are only looked at right before, and the ledger stays as it is. ``override`` is why
+        superseded commits are pushed all the same, and is recorded in the ledger with them.
+        ``tell`` gets the lines that hooks and the server print. Raises LeaseLost or NotHolder if a
+        grant is gone or a commit is superseded, LeaseHeld if the commits touch what another holds,
+        PushRefused if git rejects a ref, and UsageError for refs that cannot be pushed together
+        with the ledger.
         """
         settled = self._session.settled()
         known = {layer: self._session.store.known(layer) for layer in self._layers}
@@ -308,7 +388,14 @@ class FencedPush:
         try:
             plan = self._work.plan(request, tell)
             answer = self._pushed(
-                plan, before, require, dry_run=dry_run, along=along, unfenced=unfenced, tell=tell
+                plan,
+                before,
+                require,
+                dry_run=dry_run,
+                along=along,
+                unfenced=unfenced,
+                override=override,
+                tell=tell,
             )
         except GitleaseError as refusal:
             warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
@@ -326,6 +413,7 @@ class FencedPush:
         dry_run: bool,
         along: Callable[[], Sequence[Operation]],
         unfenced: bool,
+        override: str,
         tell: Callable[[str], None],
     ) -> PushAnswer:
         if any(ref.reason for ref in plan.refs):
@@ -344,6 +432,9 @@ class FencedPush:
             carried=lambda: self._work.carried(plan),
             before=before,
             along=along,
+            naming=brought.naming,
+            makers=self._work.makers,
+            override=override,
         )
         status: PushStatus = "pushed" if plan.push.refs else "up_to_date"
         if dry_run and plan.push.refs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import (
     Denied,
@@ -20,6 +20,7 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.whose import Makers
 from gitlease.core.work import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
 from gitlease.git.pushes import REPLACES, main_branches, names_of, removed
@@ -322,6 +323,8 @@ class GitWork:
         *,
         ref_prefix: str,
         holder: str,
+        people: Mapping[str, str],
+        bots: Sequence[str],
         seconds: float = SECONDS,
     ) -> None:
         self._repository, self._location, self._prefix = repository, location, ref_prefix
@@ -334,6 +337,8 @@ class GitWork:
             shared=location.name,
             holder=holder,
             strict=True,
+            people=people,
+            bots=bots,
         )
 
     def plan(self, request: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
@@ -455,6 +460,10 @@ class GitWork:
     def carried(self, plan: PlannedPush) -> tuple[PushedCommit, ...]:
         """The commits of a push, without those that the remote, which is asked, already has."""
         return self._worktree.carried(self._lines(plan), plan.remote)
+
+    def makers(self, emails: Iterable[str]) -> Makers:
+        """Know the people with these addresses."""
+        return self._worktree.makers(emails)
 
     def _lines(self, plan: PlannedPush) -> list[str]:
         # As git would give them to its pre-push hook.

@@ -389,7 +389,7 @@ def bounded_memory() -> Iterator[None]:
 # --- the judgement ----------------------------------------------------------------------------
 
 SHOWN = 10  # findings that are printed
-HELD, FAULT = "held", "fault"
+HELD, SUPERSEDED, FAULT = "held", "superseded", "fault"
 LOOKS = 5  # judgements of one push, while the ledgers change
 FETCH = "fetch, and push again"
 AGAIN = "push again"
@@ -587,6 +587,9 @@ class _Push:
                 self._refs,
                 pusher=pusher,
                 now_ms=self._now,
+                merger=self._settings.is_merger(self._environ),
+                people=self._project.people,
+                bots=self._project.bots,
             )
 
         of_settings = guard_of(led)
@@ -596,6 +599,12 @@ class _Push:
             )
         guard = guard_of(list(layers))
         findings = guard.check(self._work)
+        superseded = guard.superseded(self._work)
+        for one in superseded[:SHOWN]:
+            error = one.error
+            yield Refusal("", SUPERSEDED, error.message, error.hints)
+        if len(superseded) > SHOWN:
+            yield Refusal("", SUPERSEDED, f"and {len(superseded) - SHOWN} more")
         self.warnings += guard.warnings
         lines = []
         for finding in findings:

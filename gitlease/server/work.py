@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, Sighting, State
+from gitlease.core.lease import Actor, Lease, Moment, Relation, Sighting, State, relation
 from gitlease.core.ledger import Damage, Ledger
+from gitlease.core.moves.operations import Event
 from gitlease.core.moves.transitions import Illegal, Pusher
-from gitlease.core.resources import parse_resource
+from gitlease.core.resources import parse_resource, scopes_overlap
+from gitlease.core.whose import GrantHistory, LaterGrants, Makers, Superseded, find_superseded
 from gitlease.core.work import Named
 from gitlease.git import history
 from gitlease.git.history import Changed
@@ -44,7 +47,7 @@ from gitlease.guard.rules import (
 )
 from gitlease.server.receive import RefMove, ServerRefs
 from gitlease.settings.schema import Tasks
-from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
+from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger, walk
 
 # --- the changes of a push's commits, some files at a time ------------------------------------
 # One commit may change more files than fit into memory: git's output is judged as it arrives, and
@@ -117,6 +120,7 @@ MAX_TASKS = 20_000  # changed task files of one push
 TASKS_AT_ONCE = 1_000
 FINDINGS = 1_000  # the search ends at that many
 GROUPS = 100  # of commits that name the same grants
+EVENTS_READ = (200, 4_000, 20_000)  # of a ledger's history, for a commit that names an old token
 
 
 class _Enough(Exception):
@@ -145,9 +149,11 @@ class _NamedTasks:
 class WorkGuard:
     """Judges commits against the ledgers at ``heads`` (a layer and a commit each), for one pusher.
 
-    A commit that no ref has yet counts as the pusher's, whatever it says. One that another branch
-    has counts where it lands, for what it changes there, unless its holder made it under the
-    present lease. ``warnings`` name the records that could not be judged.
+    A commit that no ref has yet counts as the pusher's, whatever it says; if the pusher is a
+    ``merger``, as work under the lease that it names, if its author is that holder. One that
+    another branch has counts where it lands, for what it changes there, unless its holder made it
+    under the present lease. ``people`` and ``bots`` are the project's settings. ``warnings`` name
+    the records that could not be judged.
     """
 
     def __init__(
@@ -160,12 +166,24 @@ class WorkGuard:
         *,
         pusher: Pusher,
         now_ms: int,
+        merger: bool = False,
+        people: Mapping[str, str] = MappingProxyType({}),
+        bots: Sequence[str] = (),
     ) -> None:
         self._repository, self._objects = repository, objects
+        self._merger, self._names, self._bots = merger, people, bots
+        self._makers = Makers()
+        self._commits_new: list[history.RangeCommit] | None = None
         each = [x for n, x in enumerate(tasks) if x not in tasks[:n]]
         self._parsers = [(x, TaskParser(x)) for x in each]
         self._refs = refs
         self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
+        # The newest state of each layer's first ledger: one below another prefix is another.
+        self._latest: dict[str, str] = {}
+        first: dict[str, str] = {}
+        for (layer, ledger), (_, oid) in zip(self._ledgers, heads, strict=True):
+            if first.setdefault(layer, ledger.header.ledger_id) == ledger.header.ledger_id:
+                self._latest[layer] = oid
         self._holders = pusher.holders or ()
         self._pusher = Actor(holder=self._holders[0] if self._holders else "")
         # The server judged each record when it was written.
@@ -197,6 +215,10 @@ class WorkGuard:
         try:
             commits, landing = self._commits(new, moves, again)
             groups = [_Group(commits), *self._by_grants(landing)]
+            if self._merger:
+                own = set(new)
+                rest = [commit for commit in commits if commit not in own]
+                groups[:1] = [_Group(rest), *self._by_grants([_Group(new)], made_by=True)]
         except Invalid as error:
             raise _unjudged(error.message) from None
         with contextlib.suppress(_Enough):
@@ -213,11 +235,18 @@ class WorkGuard:
                     self._take([change for changes in merged.values() for change in changes])
         return list((self._warned | self._blocking).values())
 
+    def _brought(self, moves: Sequence[RefMove]) -> list[history.RangeCommit]:
+        if self._commits_new is None:
+            tips = [move.new for move in moves if move.new]
+            most, repository = MAX_COMMITS + 1, self._repository
+            self._commits_new = history.rev_range(
+                repository, tips, others=["--all"], most=most, strict=True
+            )
+        return self._commits_new
+
     def _new(self, moves: Sequence[RefMove]) -> list[str]:
         """The commits that no ref has yet. Raises Illegal if one names a token too early."""
-        tips = [move.new for move in moves if move.new]
-        most, repository = MAX_COMMITS + 1, self._repository
-        new = history.rev_range(repository, tips, others=["--all"], most=most, strict=True)
+        new = self._brought(moves)
         since = self._moment.now.wall_ms - 2 * COMMIT_SKEW
         fresh = [x.id for x in new if x.recorded * MS > since]
         # Tokens are numbers that anybody can guess: a commit that names a later one now would pass
@@ -235,14 +264,92 @@ class WorkGuard:
         return [x.id for x in new]
 
     def _reader(self) -> CommitReader:
-        return CommitReader(self._repository, self._parsers[0][0])
+        # By the mailmap of before the push: whoever brought one along could be anybody.
+        main = self._refs.main and ask_line(
+            self._repository, "rev-parse", "-q", "--verify", f"{self._refs.main}^{{commit}}"
+        )
+        return CommitReader(self._repository, self._parsers[0][0], base=main)
+
+    def superseded(self, moves: Sequence[RefMove]) -> list[Superseded]:
+        """Find the superseded commits of these moves. Raises Illegal as ``check`` does.
+
+        Whoever holds the resource, by the ledger before or after the push, vouches for them.
+        """
+        try:
+            new = [x.id for x in self._brought(moves)]
+            again = [move for move in moves if move.old]
+            # As ``check`` does, which refuses so many while anybody holds anything.
+            landing = self._landing(new, again[:MOVES_JUDGED])
+            ids = dict.fromkeys([*new, *(x for group in landing for x in group.commits)])
+            reader = self._reader()
+            commits = reader.people(list(ids))
+            layers = {layer for layer, _ in self._ledgers}
+            if not any(x.layer in layers for commit in commits for x in commit.named):
+                return []
+            histories = {layer: self._history(layer) for layer in layers}
+            after = partial(self._after, histories)
+            later = [after(named) for commit in commits for named in commit.named]
+            holders = {grant.holder for one in later for grant in one.grants}
+            emails = {y for x in commits for y in (*x.emails, x.author) if y}
+            makers = Makers()
+            if holders:
+                makers = reader.makers(holders | emails, names=self._names, bots=self._bots)
+        except Invalid as error:
+            raise _unjudged(error.message) from None
+        return find_superseded(
+            commits, after=after, vouches=lambda _, named: self._vouches(named), makers=makers
+        )
+
+    def _history(self, layer: str) -> GrantHistory:
+        head = self._latest[layer]
+
+        def read(limit: int) -> Sequence[Event]:
+            steps = walk(self._objects, head)
+            return list(islice((x for step in steps for x in reversed(step.events)), limit))
+
+        return GrantHistory(read, limits=EVENTS_READ)
+
+    def _after(self, histories: Mapping[str, GrantHistory], named: Named) -> LaterGrants:
+        history = histories.get(named.layer)
+        if history is None:
+            return LaterGrants()
+        return history.after(named, (x for _, x in self._records_of(named)))
+
+    def _vouches(self, named: Named) -> bool:
+        for ledger, lease in self._records_of(named):
+            if not scopes_overlap(lease.scope, named.scope):
+                continue
+            for actor in map(Actor, self._holders):
+                how = relation(lease, actor, ledger.header.policy, self._moment)
+                done = lease.state is State.COMPLETED and lease.same_holder(actor)
+                if done or how in (Relation.MINE, Relation.MY_RUN):
+                    return True
+        return False
+
+    def _records_of(self, named: Named) -> Iterator[tuple[Ledger, Lease]]:
+        for layer, ledger in self._ledgers:
+            # Anybody writes trailers, and a damaged record is found elsewhere.
+            with contextlib.suppress(GitleaseError):
+                if layer == named.layer:
+                    for lease in ledger.leases_of(parse_resource(named.resource)):
+                        yield ledger, lease
 
     def _commits(
         self, new: Sequence[str], moves: Sequence[RefMove], again: Sequence[RefMove]
     ) -> tuple[list[str], list[_Group]]:
         # New ones and lost ones; and those of other branches, for each where they land now.
-        most, repository = MAX_COMMITS + 1, self._repository
-        commits = dict.fromkeys(new)
+        repository, commits = self._repository, dict.fromkeys(new)
+        landing = self._landing(new, again)
+        several = sum(len(group.commits) for group in landing)
+        removed, cut = lost(repository, self._refs, moves, self._holders)
+        commits |= dict.fromkeys(removed)
+        if cut or len(commits) + several > MAX_COMMITS:
+            raise _unjudged(f"more than {MAX_COMMITS} new commits cannot be judged")
+        return list(commits), landing
+
+    def _landing(self, new: Sequence[str], again: Sequence[RefMove]) -> list[_Group]:
+        # Those of other branches that come to one which was there before, but to HEAD's not again.
+        most, repository, commits = MAX_COMMITS + 1, self._repository, set(new)
         head = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
         landing: list[_Group] = []
         several = 0
@@ -255,29 +362,33 @@ class WorkGuard:
                     paths = history.paths_between(repository, move.old, move.new)
                     landing.append(_Group(known, paths))
                 several += len(known)
-        removed, cut = lost(repository, self._refs, moves, self._holders)
-        commits |= dict.fromkeys(removed)
-        if cut or len(commits) + several > MAX_COMMITS:
-            raise _unjudged(f"more than {MAX_COMMITS} new commits cannot be judged")
-        return list(commits), landing
+        return landing
 
-    def _by_grants(self, landing: Sequence[_Group]) -> list[_Group]:
-        # Commits that name the same grants together, since git is asked for each group.
-        if not landing:
+    def _by_grants(self, landing: Sequence[_Group], *, made_by: bool = False) -> list[_Group]:
+        # Commits that name the same grants together, since git is asked for each group. With
+        # ``made_by`` only the holder or a bot can have made them under a grant.
+        if not any(group.commits for group in landing):
             return []
         reader, layers = self._reader(), {layer for layer, _ in self._ledgers}
         groups: dict[tuple[int, frozenset[Named]], list[str]] = {}
         for number, group in enumerate(landing):
-            for commit in reader.people(group.commits):
-                named = (x for x in commit.named if x.layer in layers)
-                grants = frozenset(x for x in named if self._is_since(x, commit))
+            commits = reader.people(group.commits)
+            if made_by:
+                emails = {y for x in commits for y in (*x.emails, x.author) if y}
+                emails |= {x.holder for _, ledger in self._ledgers for x in ledger.every_lease()}
+                self._makers = reader.makers(emails, names=self._names, bots=self._bots)
+            for commit in commits:
+                # A squash has the trailers of its commits in the rest of its message.
+                every = (*commit.named, *commit.mentioned) if made_by else commit.named
+                named = (x for x in every if x.layer in layers)
+                grants = frozenset(x for x in named if self._is_since(x, commit, made_by=made_by))
                 # What is beyond proves nothing: git is asked for each group.
                 if len(groups) >= GROUPS and (number, grants) not in groups:
                     grants = frozenset()
                 groups.setdefault((number, grants), []).append(commit.id)
         return [_Group(ids, landing[n].paths, grants) for (n, grants), ids in groups.items()]
 
-    def _is_since(self, named: Named, commit: CommitFacts) -> bool:
+    def _is_since(self, named: Named, commit: CommitFacts, *, made_by: bool) -> bool:
         """Return whether a commit is not from before the live lease whose token it names."""
         try:
             resource = parse_resource(named.resource)
@@ -287,6 +398,7 @@ class WorkGuard:
                 if layer == named.layer
                 for lease in ledger.leases_of(resource)
                 if lease.token == named.token
+                and (not made_by or self._makers.is_by(commit, lease.holder))
             ]
         except GitleaseError:
             return False

@@ -105,6 +105,13 @@ def read_text(text: str, what: str) -> str:
     return check_text(text, what=what)
 
 
+def read_email(text: str, what: str) -> str:
+    """An email address."""
+    if not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", check_text(text, what=what)):
+        raise UsageError(f"{what} is not an email address: {shown(text)}")
+    return text
+
+
 def read_session(text: str, what: str) -> str:
     """A session: one to 128 printable characters, with no blank around them."""
     if check_text(text, what=what, limit=MAX_SESSION) != text.strip():
@@ -281,6 +288,7 @@ _ALL = (
     Key("tasks.fields", read_text, {name: name for name in FIELDS}, Form.MAP, FIELDS),
     Key("tasks.statuses", read_text, STATUSES, Form.LISTS, tuple(STATUSES)),
     Key("people", read_text, {}, Form.MAP),
+    Key("bots", read_email, [], Form.LIST),
     Key("edges.commit", read_boolean, False),
     Key("guard.mode", choice("block", "warn", "off"), "block", git="lease.guardMode"),
     Key("guard.max_age", read_duration, 60, git="lease.guardMaxAge"),
@@ -395,6 +403,7 @@ class Settings:
     ref_prefix: str
     tasks: Tasks
     people: Mapping[str, str]
+    bots: Sequence[str]
     edges_commit: bool
     guard_mode: str
     guard_max_age: int

@@ -21,6 +21,7 @@ BLOCK, WARN = "block", "warn"
 MODES = (BLOCK, WARN)
 MODE_KEY, IDENTITY_KEY = "gitlease.mode", "gitlease.identity"
 GATEWAY_KEY = "gitlease.gateways"  # may stand there several times
+MERGER_KEY = "gitlease.mergers"  # likewise
 HOLDER = "holder"  # gitlease.<user>.holder
 PREFIX_KEY = "lease.refPrefix"
 KNOWN_VARIABLES = (
@@ -48,7 +49,7 @@ class ServerSettings:
     """The settings of one bare repository. ``identity`` is a variable's name, None for nobody.
 
     ``holders`` has the emails of users, ``prefix`` is where ledgers lie. ``gateways`` are
-    users that push for others.
+    users that push for others, ``mergers`` users whose new commits are those of their authors.
     """
 
     mode: str
@@ -56,6 +57,11 @@ class ServerSettings:
     holders: Mapping[str, tuple[str, ...]]
     prefix: str
     gateways: tuple[str, ...] = ()
+    mergers: tuple[str, ...] = ()
+
+    def is_merger(self, environ: Mapping[str, str]) -> bool:
+        """Return whether the pusher, by the variable, squashes and rebases the work of others."""
+        return self.identity is not None and environ.get(self.identity, "") in self.mergers
 
     def pusher(self, environ: Mapping[str, str]) -> Pusher:
         """The pusher, by the variable; nobody that is known without one.
@@ -74,8 +80,8 @@ class ServerSettings:
         holders = self.holders.get(user)
         if holders is None and _EMAIL.fullmatch(user):
             holders = (user,)
-        if holders is None and gateway:
-            return Pusher((), printable(user), gateway=True)  # it asks for nothing itself
+        if holders is None and (gateway or user in self.mergers):
+            return Pusher((), printable(user), gateway=gateway)  # it asks for nothing itself
         if holders is None:
             raise Invalid(
                 f"{printable(user)} is not an email, and this server maps it to none",
@@ -132,6 +138,7 @@ def server_settings(repository: Repository) -> ServerSettings:
         holders=holders,
         prefix=settings.ref_prefix,
         gateways=tuple(dict.fromkeys(name for name in trusted.get_all(GATEWAY_KEY) if name)),
+        mergers=tuple(dict.fromkeys(name for name in trusted.get_all(MERGER_KEY) if name)),
     )
 
 

@@ -98,6 +98,7 @@ class CheckContext:
             clock=self._clock,
             layers=place.shared_layers,
             people=settings.people,
+            bots=settings.bots,
             trailer=settings.check_trailer,
             context=self.ci,
         )

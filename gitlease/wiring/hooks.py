@@ -119,6 +119,8 @@ def open_hooks(
         ref_prefix=settings.ref_prefix,
         shared=place.location.name,
         holder=identity.actor.holder,
+        people=settings.people,
+        bots=settings.bots,
     )
     return HookContext(
         repository=repository,

@@ -24,6 +24,8 @@ def open_push(workspace: wiring.Workspace, *, seconds: float = SECONDS) -> Fence
         workspace.location,
         ref_prefix=settings.ref_prefix,
         holder=workspace.identity.actor.holder,
+        people=settings.people,
+        bots=settings.bots,
         seconds=seconds,
     )
     return FencedPush(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from support.tasks import MemoryTasks, task
 
 from gitlease.core import (
     Actor,
+    Addresses,
     LeaseHeld,
     State,
     Task,
@@ -23,6 +24,7 @@ from gitlease.core import (
     parse_resource,
     read_trailer,
 )
+from gitlease.core.whose import Makers
 from gitlease.engine import ClaimOptions, LedgerSession, LedgerStore
 from gitlease.guard import (
     GuardService,
@@ -71,6 +73,9 @@ class FakeWorktree:
         if self.carries is None:  # one commit of nobody in particular
             return [PushedCommit("1" * 40, self.push.touched)]
         return self.carries
+
+    def makers(self, emails: Iterable[str]) -> Makers:
+        return Makers.of(Addresses(), ["Bot@ci.example"])
 
     def set_trailers(
         self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
@@ -370,24 +375,26 @@ def test_work_that_cannot_be_judged_is_not_pushed_while_others_hold_anything(
 
 
 @pytest.mark.parametrize(
-    ("named", "known", "stops"),
+    ("named", "author", "stops"),
     [
-        ("src/auth token=1", True, False),
-        ("src/auth token=1", False, True),
-        ("src/auth token=2", True, True),
+        ("src/auth token=1", KIM.holder, False),
+        ("src/auth token=1", "bot@ci.example", False),
+        ("src/auth token=1", "lee@example.com", True),
+        ("src/auth token=2", KIM.holder, True),
     ],
 )
 def test_what_was_made_under_the_lease_is_landed_by_anybody(
-    world: World, named: str, known: bool, stops: bool
+    world: World, named: str, author: str, stops: bool
 ) -> None:
     world.claims(KIM, "src/auth/")
     world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (PushedCommit("1" * 40, (LOGIN,), (trailer_of,), known=known),)
+    by = {"emails": (author,), "author": author}
+    world.tree.carries = (PushedCommit("1" * 40, (LOGIN,), (trailer_of,), **by),)  # type: ignore[arg-type]
     assert world.hooks().pre_push((), "origin").blocked == stops
     early = replace(world.tree.carries[0], recorded=1)
-    world.tree.carries += (PushedCommit("1" * 40, (LOGIN,), known=True),)
+    world.tree.carries += (PushedCommit("1" * 40, (LOGIN,), emails=(author,)),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = (early,)
     assert world.hooks().pre_push((), "origin").blocked, "it is from before the lease"
