@@ -206,23 +206,25 @@ def install_server(
     mode: str | None = None,
     identity: str | None = None,
     gateways: Sequence[str] | None = None,
+    mergers: Sequence[str] | None = None,
     program: str | None = None,
 ) -> ServerDone:
     """Install the hook with its settings; a hook that was there before is kept.
 
-    A ``mode``, ``identity`` or ``gateways`` of None stays as it is; the default mode is ``block``.
-    Raises Invalid if something cannot be written, and UsageError for an ``identity`` that a client
-    could set, and for gateways without an identity.
+    A ``mode``, ``identity``, ``gateways`` or ``mergers`` of None stays as it is; the default mode
+    is ``block``. Raises Invalid if something cannot be written, and UsageError for an ``identity``
+    that a client could set, and for gateways and mergers without an identity.
     """
     variable = None if identity is None else server.read_variable(identity)
-    if gateways and not (variable or repository.config.get(server.IDENTITY_KEY)):
-        raise UsageError(
-            "gateways need an identity: this server does not know who pushes",
-            hints=(hint("name the variable that has it: {}", identity="VARIABLE"),),
-        )
-    for name in gateways or ():
-        if check_text(name, what="the name of a gateway").startswith("-"):
-            raise UsageError(f"invalid gateway {name}: git would take it for an option")
+    for what, names in (("gateway", gateways), ("merger", mergers)):
+        if names and not (variable or repository.config.get(server.IDENTITY_KEY)):
+            raise UsageError(
+                f"{what}s need an identity: this server does not know who pushes",
+                hints=(hint("name the variable that has it: {}", identity="VARIABLE"),),
+            )
+        for name in names or ():
+            if check_text(name, what=f"the name of a {what}").startswith("-"):
+                raise UsageError(f"invalid {what} {name}: git would take it for an option")
     place = find_server_place(repository)
     changes, notes = list[str](), list[str]()
     _set(
@@ -235,6 +237,8 @@ def install_server(
         _set(repository, server.IDENTITY_KEY, [variable], changes)
     if gateways is not None:
         _set(repository, server.GATEWAY_KEY, gateways, changes)
+    if mergers is not None:
+        _set(repository, server.MERGER_KEY, mergers, changes)
     # Fix the prefix of ledgers: anybody who can push could change the project's file, and the hook
     # may run without a home, and so without the server's other files of git.
     trusted = GitConfig(tuple(e for e in repository.config.entries if e.scope in server.TRUSTED))
@@ -307,7 +311,7 @@ def uninstall_server(repository: Repository) -> ServerDone:
             _drop_folder(place.hook)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
-    for key in (server.MODE_KEY, server.IDENTITY_KEY, server.GATEWAY_KEY):
+    for key in (server.MODE_KEY, server.IDENTITY_KEY, server.GATEWAY_KEY, server.MERGER_KEY):
         _set(repository, key, (), changes)
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{server.HOLDER}") for e in ours):

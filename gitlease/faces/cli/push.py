@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from gitlease import push, wiring
-from gitlease.core.errors import GitleaseError, UsageError, hint
+from gitlease.core.errors import GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import replace
+from gitlease.core.lease import MAX_REASON
 from gitlease.core.work import WorkRef
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import flag, option, verb
@@ -59,8 +60,10 @@ BARE = {"--force-with-lease": "", "--signed": "true"}
 A holder that lost its lease therefore cannot land work, even if the takeover comes in between. The
 push includes your leases whose paths or task files the pushed commits touch, and those named by
 --require. It is refused before anything is sent if one of them is lost, or if a commit touches what
-someone else holds; this includes commits that a forced push or a deletion removes. If none of your
-leases is involved, this is a plain atomic push, with a warning.
+someone else holds; this includes commits that a forced push or a deletion removes. A commit whose
+trailer names a lease is also refused if the same was granted to another lease since, unless you
+hold it again: then you vouch for what you push. If none of your leases is involved, this is a plain
+atomic push, with a warning.
 
 REMOTE, REFSPEC and most options are those of `git push`. Your pre-push hooks run and see the push
 as you typed it; the server also sees the ledger's ref. If git, a hook or the server rejects the
@@ -85,6 +88,11 @@ work, the lease stays unchanged, and the exit status is 4.""",
     help="Finish R with it: `gitlease land R`, on BRANCH if named.",
 )
 @option("--require", metavar="R", multiple=True, help="Push only if you hold R; repeatable.")
+@option(
+    "--override",
+    metavar="REASON",
+    help="Push superseded commits all the same; the ledger records it.",
+)
 @option("-u", "--set-upstream", is_flag=True, help="Set the upstream of the pushed branches.")
 @option("-f", "--force", is_flag=True, help="Replace the remote refs if they have not moved since.")
 @option(
@@ -115,6 +123,7 @@ def push_verb(
     words: tuple[str, ...],
     done: tuple[str, ...],
     require: tuple[str, ...],
+    override: str | None,
     set_upstream: bool,
     no_verify: bool,
     dry_run: bool,
@@ -123,7 +132,8 @@ def push_verb(
     **options: Any,
 ) -> int:
     if done:
-        given = {"require": require, "set_upstream": set_upstream, "dry_run": dry_run, **options}
+        given = {"require": require, "override": override, "set_upstream": set_upstream}
+        given |= {"dry_run": dry_run, **options}
         given |= {"verbose": verbose, "no_follow_tags": options["follow_tags"] is False}
         if len(done) > 1:
             raise UsageError("--done lands one task: use it once")
@@ -132,8 +142,11 @@ def push_verb(
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
     fenced, required = wiring.open_push(call.workspace), call.resources(require)
+    reason = "" if override is None else check_text(override, what="the reason", limit=MAX_REASON)
     try:
-        answer = fenced.push(request, require=required, dry_run=dry_run, tell=output.aside)
+        answer = fenced.push(
+            request, require=required, dry_run=dry_run, override=reason, tell=output.aside
+        )
     except GitleaseError as refusal:
         # What the remote made of each ref is told along where it refused some.
         refs = getattr(refusal, "refs", ())

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gitlease import core, guard, push, verbs, wiring
-from gitlease.core.errors import Denied, GitleaseError, Invalid, NotARepository, clean
+from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseLost, NotARepository, clean
 
 BLOCKED = 1
 FORMER = "reference-transaction"  # the shims of earlier versions still call it
@@ -223,13 +223,21 @@ def report(context: wiring.HookContext, decision: guard.HookDecision, event: str
         say(f"claimed {claimed.resource}, because this {event} starts it")
     for file in decision.written:
         say(f"the assignee was written to {file}, which is not part of this {event}")
-    if decision.blocked and isinstance(decision.refused, Denied):
+    # A superseded commit is refused because of a lease that is gone: nobody need hold it now.
+    is_lost = isinstance(decision.refused, LeaseLost)
+    if (
+        decision.blocked
+        and decision.refused is not None
+        and isinstance(decision.refused, Denied | LeaseLost)
+    ):
         for hint in decision.refused.hints:
             say(f"hint: {hint}")
     if decision.blocked:
         blocking = (f.lease for f in findings if f.severity is guard.Severity.BLOCK)
         first = next((views[lease.lease_id] for lease in blocking), None)
-        name = first.resource if first else decision.refused.resource if decision.refused else None
+        name = first.resource if first else None
+        if first is None and decision.refused is not None and not is_lost:
+            name = decision.refused.resource
         if name is not None:
             layer = core.layer_words(first.layer, context.place.settings.layer) if first else []
             show = shlex.join(["gitlease", "show", name, *layer])

@@ -405,6 +405,10 @@ push may carry the operations of several people, each judged as their own. Opera
 admins pass only if the gateway itself is an admin of the ledger. The given names replace the
 earlier list; git config --unset-all gitlease.gateways clears it.
 
+--merger names a user who squashes or rebases the work of others, such as a merge queue. A new
+commit that such a user pushes counts as the lease holder's if it names the present token and its
+author is the holder, or one of the project's bots; anyone else's new commits count as the pusher's.
+
 An existing hook is kept. It is called before ours, which judges last, with the same input and under
 its own name, but from the folder hooks/gitlease.d (this matters if it looks for files beside $0).
 uninstall restores it byte for byte. If the host calls all hooks in a folder (Gitea's pre-receive.d,
@@ -439,6 +443,12 @@ again after an upgrade: this renews the hook and changes no settings.""",
     metavar="NAME",
     help="A user who may push operations of others; repeatable.",
 )
+@option(
+    "--merger",
+    multiple=True,
+    metavar="NAME",
+    help="A user who squashes or rebases the work of others; repeatable.",
+)
 def server_verb(
     call: Call,
     *,
@@ -448,9 +458,11 @@ def server_verb(
     identity: str | None,
     no_identity: bool,
     gateway: Sequence[str],
+    merger: Sequence[str],
 ) -> int:
     if action != "install":
         given = {"--mode": mode, "--identity": identity, "--gateway": gateway}
+        given |= {"--merger": merger}
         refuse_options(given | {"--no-identity": no_identity or None}, action)
     place = wiring.find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
@@ -459,7 +471,13 @@ def server_verb(
         done, state = install.uninstall_server(place), None
     else:
         install.check_identity(place, identity, gateways=gateway, no_identity=no_identity)
-        done = install.install_server(place, mode=mode, identity=identity, gateways=gateway or None)
+        done = install.install_server(
+            place,
+            mode=mode,
+            identity=identity,
+            gateways=gateway or None,
+            mergers=merger or None,
+        )
         state = install.server_state(wiring.find_bare(place.common_dir))
     head = {"action": action, "hook": done.place.hook, "changes": list(done.changes)}
     return call.respond(
@@ -484,6 +502,7 @@ def _facts(state: install.ServerState) -> dict[str, Any]:
         "identity": settings.identity,
         "holders": {user: list(emails) for user, emails in settings.holders.items()},
         "gateways": list(settings.gateways),
+        "mergers": list(settings.mergers),
         "ref_prefix": settings.prefix,
         "program": state.program,
         "kept": state.kept,
@@ -516,6 +535,7 @@ def _show_server(call: Call, state: install.ServerState, folder: str) -> int:
         ("ledgers", f"{settings.prefix}/<layer>"),
         ("starts", state.program or "nothing"),
         *(("gateway", name) for name in settings.gateways),
+        *(("merger", name) for name in settings.mergers),
         ("kept", state.kept or ""),
         *(("holder", text) for text in people),
     ]
