@@ -20,6 +20,7 @@ from gitlease.settings.schema import Tasks as Tasks
 from gitlease.settings.schema import load_settings as load_settings
 from gitlease.settings.schema import read_boolean as read_boolean
 from gitlease.settings.schema import read_duration as read_duration
+from gitlease.settings.schema import read_email as read_email
 from gitlease.settings.schema import read_http_url as read_http_url
 from gitlease.settings.schema import read_layer as read_layer
 from gitlease.settings.schema import read_ledger_id as read_ledger_id

@@ -26,6 +26,7 @@ from gitlease.settings import (
     Reader,
     read_boolean,
     read_duration,
+    read_email,
     read_http_url,
     read_layer,
     read_ledger_id,
@@ -55,6 +56,11 @@ SHAPES: dict[Reader, dict[str, Any]] = {
     },
     read_boolean: {"type": ["boolean", "string"], "pattern": WORDS},
     read_text: {"type": ANY, "maxLength": MAX_WORD, "pattern": rf"(?=.*\S){PLAIN}+"},
+    read_email: {
+        "type": ["string"],
+        "maxLength": MAX_WORD,
+        "pattern": r"[^\s@<>\x00-\x1f\x7f-\x9f]+@[^\s@<>\x00-\x1f\x7f-\x9f]+",
+    },
     read_remote: {
         "type": ANY,
         "minimum": 0,
