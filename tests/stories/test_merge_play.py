@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.merges import HELD, HOLDER, MERGER, PATHS, STRATEGIES, Landed
+from support.merges import HELD, HOLDER, INVENTED, MERGER, PATHS, STRATEGIES, Landed
 from support.remotes import Servers
 from support.repos import commit_by_hand
 from support.served import Host, serve
@@ -30,6 +30,9 @@ class Table:
         self.host, self.jo = host, host.person("jo")
         lease = host.person("kim").claim("src/auth/", ttl=7_200)
         self.trailer = f"Gitlease: src/auth token={lease.token}"
+        # A client believes a token of no stranger's commit: who is in no trailer is a known bot.
+        (self.root / ".git" / "info" / "exclude").write_text(".gitlease.yaml\n")
+        (self.root / ".gitlease.yaml").write_text(f"bots: [{INVENTED}]\n")
 
     @property
     def root(self) -> Path:
