@@ -585,6 +585,10 @@ class LedgerSession:
         runs = self._runs()
         for dead in () if runs is None else runs.dead(self.layer, self.actor):
             actor, ends = replace(self.actor, session=dead.session), list[Operation]()
+            if dead.may_outlive:
+                if not self._has_live(dead):
+                    yield dead, []
+                continue
             known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
             # What the command of a dead run claimed in its session is nobody's any more.
             below = self.in_session(dead.session, but=known) if dead.alone else ()
@@ -593,6 +597,12 @@ class LedgerSession:
             if dead.bound:
                 ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
             yield dead, ends
+
+    def _has_live(self, dead: DeadRun) -> bool:
+        """Tell whether a lease of a dead run has not run out yet."""
+        ids, now = {x.lease_id for x in (*dead.granted, *dead.bound)}, self.clock.now().wall_ms
+        own = (x for x in self.own_live() if x.expires_at > now)
+        return any(x.lease_id in ids or (dead.alone and x.session == dead.session) for x in own)
 
     def _end_dead_runs(self) -> tuple[str, ...]:
         messages = list[str]()

@@ -501,6 +501,8 @@ class DeadRun:
     """A run of this clone whose processes are gone: what it was granted, and what it bound.
 
     ``alone``: its session was its own, and all that was claimed in it ends with it.
+    ``may_outlive``: its guardian is gone as well, and what it started may work on, so its leases
+    are left to lapse.
     """
 
     session: str
@@ -508,6 +510,7 @@ class DeadRun:
     bound: tuple[core.Grant, ...]
     alone: bool
     forget: Callable[[], None]
+    may_outlive: bool = False
 
 
 class Runs(Protocol):

@@ -355,11 +355,63 @@ def working_parent() -> tuple[int, str]:
     return 0, ""
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that runs. ``started`` is as ``started_at`` has it."""
+
+    pid: int
+    parent: int
+    group: int
+    started: str
+
+
+def processes() -> dict[int, Process]:
+    """The processes that run, by number; those that only wait to be reaped do not count."""
+    return {x.pid: x for x, state in _processes() if not _ended(state)}
+
+
 def members_of(group: int) -> frozenset[int]:
     """The processes of a group that run; those that only wait to be reaped do not count."""
-    return frozenset(
-        pid for pid, leader, state in _processes() if leader == group and not _ended(state)
-    )
+    return frozenset(x.pid for x in processes().values() if x.group == group)
+
+
+def below(root: int, every: Mapping[int, Process]) -> list[Process]:
+    """The descendants of a process, the nearest first."""
+    children: dict[int, list[Process]] = {}
+    for process in every.values():
+        children.setdefault(process.parent, []).append(process)
+    found, parents = list[Process](), [root]
+    while parents:
+        generation = [x for parent in parents for x in children.pop(parent, ())]
+        found += generation
+        parents = [x.pid for x in generation]
+    return found
+
+
+def signal_process(process: Process, signum: int) -> None:
+    """Send a signal to a process, as far as it may be sent one; never to a later one's number."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if not hasattr(os, "pidfd_open"):
+            if still_runs(process.pid, process.started):
+                os.kill(process.pid, signum)
+            return
+        handle = os.pidfd_open(process.pid)
+        try:
+            # The handle stays with the process that had the number when it was opened.
+            if still_runs(process.pid, process.started):
+                signal.pidfd_send_signal(handle, signum)
+        finally:
+            os.close(handle)
+
+
+def name_of(process: Process) -> str:
+    """The name that lists show of a process; ``""`` if it has ended."""
+    if _has_proc():
+        with contextlib.suppress(OSError), open(f"{PROC}/{process.pid}/comm", "rb") as opened:
+            return opened.read(256).decode("utf-8", "replace").strip()
+        return ""
+    lines = _ps(["-o", "comm=", "-p", str(process.pid)])
+    return os.path.basename(lines[0].strip()) if lines else ""
 
 
 def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
@@ -412,17 +464,19 @@ def _stat(pid: int | str) -> list[str]:
     return [field.decode("ascii", "replace") for field in fields] if len(fields) > STARTED else []
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """The number, group and state of every process."""
+def _processes() -> Iterator[tuple[Process, str]]:
+    """Every process, with its state."""
     if _has_proc():
         for name in os.listdir(PROC):
             if name.isdigit() and (fields := _stat(name)):
-                yield int(name), int(fields[GROUP]), fields[STATE]
+                parent, group = int(fields[PARENT]), int(fields[GROUP])
+                yield Process(int(name), parent, group, fields[STARTED]), fields[STATE]
         return
-    for line in _ps(["-A", "-o", "pid=,pgid=,stat="]):
-        words = line.split()
-        if len(words) == 3 and words[0].isdigit():
-            yield int(words[0]), int(words[1]), words[2]
+    for line in _ps(["-A", "-o", "pid=,ppid=,pgid=,stat=,lstart="]):
+        words = line.split(None, 4)
+        if len(words) == 5 and words[0].isdigit():
+            pid, parent, group = map(int, words[:3])
+            yield Process(pid, parent, group, words[4].strip()), words[3]
 
 
 def _ps(words: list[str]) -> list[str]:
@@ -585,22 +639,46 @@ def log(level: Literal["debug", "info", "warning"], text: str, *words: object) -
     getattr(logger, level)(text, *words)
 
 
-PR_SET_PDEATHSIG = 1  # of Linux
+PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 2, 36  # of Linux
+
+
+def _prctl() -> Callable[..., int] | None:
+    """Linux's prctl; None on other systems."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes
+
+        found: Callable[..., int] = ctypes.CDLL(None).prctl
+        return found
+    except (ImportError, OSError, AttributeError):
+        return None
 
 
 def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
     """A function for a child, by which it gets this signal when this process dies (on Linux).
 
-    A command is killed outright, since the guardian may have been killed as well. Only the command
-    gets it: what that started is left to the guardian. It goes by the thread that starts the child,
-    the main one, which lives longest.
+    Only the child gets it, and nothing that it started. It goes by the thread that starts the
+    child, the main one, which lives longest.
     """
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    try:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):
+    prctl = _prctl()
+    if prctl is None:
         return lambda: None
     return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
+
+
+def outlive_parent() -> None:
+    """Undo that this process is killed when its parent dies; another signal then stays."""
+    if (prctl := _prctl()) is not None:
+        import ctypes
+
+        signum = ctypes.c_int(0)
+        prctl(PR_GET_PDEATHSIG, ctypes.byref(signum))
+        if signum.value == signal.SIGKILL:
+            prctl(PR_SET_PDEATHSIG, 0)
+
+
+def adopt_orphans() -> bool:
+    """Make this process the parent of all descendants that lose theirs; False if it cannot be."""
+    prctl = _prctl()
+    return prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0

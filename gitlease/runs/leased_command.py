@@ -50,6 +50,7 @@ from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
 LONGEST_TAIL = 1_400  # characters of a log in a note
+NAMED = 5  # processes that a command left behind
 
 OnStop = Callable[[Lost | str | None], None]
 
@@ -145,7 +146,8 @@ class LeasedCommand:
         heartbeat = new_heartbeat(self.place, early=early_by(grace))
         env = self.environment()
         try:
-            with SupervisedProcess(grace=grace, stops=request.stops) as process:
+            mark = runs_of(self.place).mark_of(self.record)
+            with SupervisedProcess(grace=grace, stops=request.stops, mark=mark) as process:
                 now = clock.now()
                 time_left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
                 if time_left <= 0:
@@ -156,17 +158,17 @@ class LeasedCommand:
                 # clone ends.
                 remember(self.place, self.record)
 
-                def note() -> None:
-                    # In the command's own process, before it becomes that: what runs is recorded,
-                    # even if this process is killed meanwhile.
-                    pid = os.getpid()
+                def note(pid: int, guardian: int) -> None:
+                    # Before it becomes the command: what runs is recorded, even if this process
+                    # is killed meanwhile.
                     record = replace(self.record, pid=pid, pid_started=started_at(pid))
-                    remember(self.place, record)
+                    since = started_at(guardian)
+                    remember(self.place, replace(record, guardian=guardian, guardian_started=since))
 
                 until = now.boot_ms + time_left
                 process.start(request.words, env, request.directory, note, until_ms=until)
                 on_start()
-                return Supervisor(
+                ended = Supervisor(
                     process,
                     heartbeat,
                     holds,
@@ -175,6 +177,10 @@ class LeasedCommand:
                     limit=request.limit,
                     on_stop=on_stop,
                 ).attend()
+                # Before its guardian goes: a kill from here on leaves nobody else to say so.
+                if ended.is_over:
+                    runs_of(self.place).mark_over(self.record)
+                return ended
         except GuardianFailed as failed:
             raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
 
@@ -215,11 +221,14 @@ class LeasedCommand:
         the note with which a task is given back after a failure.
         """
         warnings, passing = list[str](), False
+        if not ended.is_over:
+            still = "what it started may still run: its lease is not released, and ends by itself"
+            return ended, self._completed(), (still,)
         if self.request.done and ended.outcome == "ended" and ended.status == 0:
             finished, warnings, obstacles = self._complete()
             if finished == len(self.answer.leases):
                 back = self.give_back(ended.lost, hurried=ended.hurried)
-                return ended, finished, (*warnings, *back)
+                return ended, finished, (*warnings, *back, *_left_behind(ended))
             if any(type(x) in (KeyboardInterrupt, SystemExit) for x in obstacles):
                 ended = replace(ended, stopped=True)
             # Where only the remote or the time of the lease was in the way, nobody failed.
@@ -232,7 +241,7 @@ class LeasedCommand:
             note = _failure_note(ended, why, log, tail, self.request.share_log)
         warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note, failed=failed)
         finished = 0 if self.request.finisher and unfinished else self._completed()
-        return ended, finished, tuple(warnings)
+        return ended, finished, (*warnings, *_left_behind(ended))
 
     def give_back(
         self,
@@ -253,7 +262,9 @@ class LeasedCommand:
         joined = {view.lease_id for view in self.answer.leases if view.renewals}
         granted = [x for x in grants if x.lease_id not in joined]
         bound = [x for x in grants if x.lease_id in self.answer.bound]
-        runs_of(self.place).retire(self.record)  # else what follows takes it for a dead run
+        runs, is_own = runs_of(self.place), self.record.runner == os.getpid()
+        if not is_own:  # else what follows takes it for a dead run
+            runs.retire(self.record)
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
                 ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
@@ -275,6 +286,9 @@ class LeasedCommand:
             why = refusal.message
         except Exception as fault:  # the command has succeeded, and that is what counts
             why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
+        finally:
+            if is_own:  # not before: if this process is killed, the next command releases
+                runs.retire(self.record)
         return (f"not released, and ends by itself: {why}",)
 
     def _release(
@@ -370,6 +384,12 @@ class LeasedCommand:
         except GitleaseError:
             return None
         return records
+
+
+def _left_behind(ended: Ended) -> tuple[str, ...]:
+    """One line about the processes that a command left behind, if there are any."""
+    names = ", ".join(ended.left[:NAMED]) + (", …" if len(ended.left) > NAMED else "")
+    return (f"still running without a lease: {names}",) if names else ()
 
 
 def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:

@@ -83,22 +83,29 @@ class Job:
 
     def __init__(self, command: LeasedCommand, clean_up: Callable[[], str | None]) -> None:
         self._command, self.record, self._clean_up = command, command.record, clean_up
-        self.began, self._stopped = time.monotonic(), False
+        self.began, self._stopped, self._reaped = time.monotonic(), False, False
 
     @property
     def name(self) -> str:
         return self.record.resources[0]
 
     def poll(self) -> JobEnd | None:
-        if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
-            return None
-        self._stopped = True  # its process number is free now
-        record = runs_of(self._command.place).latest_of(self.record)
+        if not self._reaped:
+            if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
+                return None
+            self._stopped = self._reaped = True  # its process number is free now
+        runs = runs_of(self._command.place)
+        record = runs.latest_of(self.record)
         outcome, messages = record.result, [record.message]
         if outcome is None:  # its runner was killed, and the guardian ends the command
             why, outcome = "its runner was killed", FAILED
-            note = f"{why}, log {record.log}"
-            messages = [why, *self._command.give_back(note=note, failed=True)]
+            if runs.is_dead(record):
+                note = f"{why}, log {record.log}"
+                messages = [why, *self._command.give_back(note=note, failed=True)]
+            elif runs.may_outlive(record):
+                messages = [f"{why} with its guardian, and its lease ends by itself"]
+            else:
+                return None
         if outcome == DONE:
             messages = []
         try:

@@ -35,7 +35,7 @@ from gitlease.git.files import (
     replace_file,
 )
 from gitlease.git.repository import Repository, short_host
-from gitlease.git.run import group_is_left, numbered_in, started_at, still_runs, wait_for_end
+from gitlease.git.run import numbered_in, started_at, still_runs, wait_for_end
 
 OURS = "gitlease: "  # begins the lines of a log that are not the command's
 ALIVE, ENDED, POOLS = "alive", "runs", "pools"
@@ -48,7 +48,7 @@ CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE, LAST_LINE = 65_536, 2_048  # bytes of a log
 ENDING = 60.0  # seconds, beside its grace, for a run to end: its release may ask four times
 FOLLOWED = 0.2  # seconds between two looks at a log
-RECORD, LOG, BRIEF = ".json", ".log", ".md"
+RECORD, LOG, BRIEF, OVER = ".json", ".log", ".md", ".over"
 FORMAT = 1
 RUNNING, KILLED = "running", "killed"
 DONE, GIVEN_BACK, FAILED = "done", "given_back", "failed"
@@ -60,7 +60,8 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[^
 class RunRecord:
     """The record of a run. Times are wall-clock milliseconds.
 
-    ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's.
+    ``runner`` is the process that holds the leases, with its start time, ``pid`` the command's
+    (0 until it begins) and ``guardian`` that of what ends it.
     Only in the background are the words of its ``command`` kept. ``outcome`` is None while it runs,
     and stays so if the runner was killed. ``finished`` counts its leases that ended completed.
     ``granted`` are those that it was granted itself, ``joined`` those that its session held before;
@@ -89,6 +90,8 @@ class RunRecord:
     runner_started: str = ""
     pid: int = 0
     pid_started: str = ""
+    guardian: int = 0
+    guardian_started: str = ""
     namespace: str = ""
     granted: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
@@ -172,7 +175,7 @@ class RunsFolder:
     def dead(self, layer: str, actor: Actor) -> tuple[DeadRun, ...]:
         """The dead runs of this person under leases of a layer, but those of a pool that runs."""
         mine = (x for x in self.alive() if x.layer == layer and same_person(x.holder, actor.holder))
-        dead = [x for x in mine if self.is_dead(x)]
+        dead = [x for x in mine if self.is_dead(x) or self.may_outlive(x)]
         # A pool counts the failure of its run itself, and then gives the lease back.
         running = {x.id for x in self.pools() if self.runs(x)} if dead else set[str]()
         return tuple(self._dead_run(x) for x in dead if x.pool not in running)
@@ -188,6 +191,7 @@ class RunsFolder:
             bound=tuple(x for x in grants if x.lease_id not in kept),
             alone=record.alone,
             forget=lambda: self.retire(record),
+            may_outlive=not self.is_dead(record),
         )
 
     def latest_of(self, record: RunRecord) -> RunRecord:
@@ -201,15 +205,30 @@ class RunsFolder:
         return record.boot_id == self._boot_id and still_runs(record.runner, record.runner_started)
 
     def is_dead(self, record: RunRecord) -> bool:
-        """Tell whether its runner is known to be gone, with its command: since this boot only."""
+        """Tell whether it is known to be gone with all that it started: since this boot only.
+
+        Where the guardian died with its runner, or the system lets orphans escape, nobody knows.
+        """
         if record.boot_id != self._boot_id or self.runs(record):
             return False
         if record.namespace not in ("", numbered_in()):
             return False  # its processes cannot be seen from here
-        leader = started_at(record.pid) if record.pid_started else ""
-        if leader and leader != record.pid_started:
-            return True  # a number is given out again only once its whole group has ended
-        return not (record.pid and (leader or group_is_left(record.pid)))
+        return not record.pid or os.path.exists(self.mark_of(record))
+
+    def may_outlive(self, record: RunRecord) -> bool:
+        """Tell whether runner and guardian are gone, while what they ran may work on."""
+        is_here = record.boot_id == self._boot_id and record.namespace in ("", numbered_in())
+        is_gone = is_here and not self.runs(record) and not self.is_dead(record)
+        return is_gone and not still_runs(record.guardian, record.guardian_started)
+
+    def mark_of(self, record: RunRecord) -> str:
+        """The file that says that nothing works under the leases of a run any more."""
+        return self._file(ALIVE, record, OVER)
+
+    def mark_over(self, record: RunRecord) -> None:
+        """Note that a command has ended, before its leases are given back. It never fails."""
+        with contextlib.suppress(OSError):
+            os.close(os.open(self.mark_of(record), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def is_alive(self, record: RunRecord) -> bool:
         """Tell whether it may run now on this machine."""
@@ -298,11 +317,14 @@ class RunsFolder:
                 os.rename(self._file(ALIVE, record), self._file(ENDED, record))
             else:
                 os.unlink(self._file(ALIVE, record))
+        # Last: without it the record would be that of a run of which nobody knows.
+        with contextlib.suppress(OSError):
+            os.unlink(self.mark_of(record))
 
     def forget(self, record: RunRecord) -> None:
         """Forget a run and its log. It never fails."""
         for folder in (ALIVE, ENDED, POOLS):
-            for ending in (BRIEF, LOG, RECORD):
+            for ending in (BRIEF, LOG, RECORD, OVER):
                 with contextlib.suppress(OSError):
                     os.unlink(self._file(folder, record, ending))
 

@@ -3,8 +3,8 @@
 1. It runs for as long as every lease is held. Once one is known to be lost it is asked to end
    (TERM), and a grace later ended (KILL). Where time ends a lease, both come before anybody else
    can claim it. What the command itself ends by name (``done R``) is no reason to stop it.
-2. Whoever runs it may be stopped, or die, at any moment. So a guardian, another process, always
-   knows until when the command may live without another word.
+2. Whoever runs it may be stopped, or die, at any moment. So a guardian, another process, starts the
+   command, and always knows until when that may live without another word.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import errno
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Self
@@ -23,9 +22,15 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant, format_duration
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
-from gitlease.git.run import members_of, on_parent_death, started_at
+from gitlease.git.run import members_of, outlive_parent, started_at, still_runs
 from gitlease.runs.child import CannotExecute, NoCommand, check_executable, foreground_group
-from gitlease.runs.guardian import Guardian, GuardianFailed, ProcessGroup, wait_readable
+from gitlease.runs.guardian import (
+    UNENDING,
+    CommandOrder,
+    Guardian,
+    ProcessGroup,
+    wait_readable,
+)
 from gitlease.runs.heartbeat import Heartbeat
 
 GRACE = 10  # seconds from TERM to KILL, unless given
@@ -34,13 +39,12 @@ LONGEST_NAP = 1.0  # seconds between two words to the guardian
 NAPS = 10  # of them at least in the time of a lease
 ENDED_BY_SIGNAL = frozenset({129, 130, 143})  # HUP, INT and TERM, as shells say it
 STEP = 0.05  # seconds between two looks at a command that was asked to end
-UNENDING = 5.0  # seconds after KILL at which nothing more can be done
 
 NOT_ACQUIRED = 75  # EX_TEMPFAIL of sysexits.h: try again
 FAILED = 125
 UNSTARTED = CANNOT_EXECUTE, NO_COMMAND = 126, 127
 REFUSED = frozenset({"held", "wait_timeout", "nothing_left", "policy", "lost", "not_holder"})
-UNGUARDED = "its guardian cannot be started"
+UNGUARDED = "its guardian was killed"
 UNENDED = "it could not be ended"
 
 
@@ -69,7 +73,9 @@ class Ended:
     """The end of a run. ``status`` is the command's own; None if it could not be ended.
 
     ``lost`` are the leases that were lost before; ``hurried``: a signal ended it, so somebody is
-    waiting; ``failure`` is the reason for which gitlease stopped it, other than a loss.
+    waiting; ``failure`` is the reason for which gitlease stopped it, other than a loss. ``left``
+    names the processes that it left behind at a normal end. ``is_over``: nothing else that it
+    started works on, as far as its guardian can know.
     """
 
     status: int | None
@@ -77,6 +83,8 @@ class Ended:
     stopped: bool = False
     hurried: bool = False
     failure: str | None = None
+    left: tuple[str, ...] = ()
+    is_over: bool = True
 
     @property
     def outcome(self) -> str:
@@ -131,7 +139,7 @@ class Supervisor:
         self._lost: list[Lost] = []
         self._held = {hold.grant.lease_id for hold in holds}  # but what the command itself ended
         self._kill_at = 0  # by the boot clock, in ms; from ENDING on
-        self._stopped = False
+        self._stopped = self._was_asked = False
         self._failure: str | None = None
 
     def attend(self) -> Ended:
@@ -148,26 +156,33 @@ class Supervisor:
                 self.state = self._next_state(has_ended=status is not None)
         finally:
             self._heartbeat.drop(ids, self._lose)
+        # A nested run that is the command itself goes on, under its own lease.
+        is_unended = self._command.group_is_left if self._was_asked else status is None
+        failure = self._failure or (UNENDED if is_unended else None)
         return Ended(
             status=status,
             lost=tuple(self._lost),
             stopped=self._stopped,
             hurried=self._command.told_to_end or status in ENDED_BY_SIGNAL,
-            failure=self._failure or (UNENDED if status is None else None),
+            failure=failure,
+            left=() if self._was_asked else tuple(self._command.left_behind()),
+            is_over=failure not in (UNENDED, UNGUARDED),
         )
 
     def _next_state(self, *, has_ended: bool) -> RunState:
         if self.state is RunState.RUNNING:
             return RunState.GONE if has_ended else RunState.RUNNING
         time_left = self._left_ms()
-        if self.state is RunState.ENDING:
-            # A command that was asked to end has not ended before what it started has.
-            if has_ended and not self._command.group_is_left:
-                return RunState.GONE
-            if time_left > 0:
-                return RunState.ENDING
-            self._command.kill()
-        return RunState.GONE if has_ended or time_left <= -UNENDING * MS else RunState.KILLING
+        # A command that was asked to end has not ended before what it started has.
+        if (has_ended or self._command.goes_on) and not self._command.group_is_left:
+            return RunState.GONE
+        if self.state is RunState.ENDING and time_left > 0:
+            return RunState.ENDING
+        if time_left <= -UNENDING * MS:
+            return RunState.GONE
+        # Again while something is left: it may have started more in the meantime.
+        self._command.kill()
+        return RunState.KILLING
 
     def _lose(self, lost: Lost) -> None:
         # Called in a thread of the heartbeat, or in ``look``.
@@ -190,6 +205,9 @@ class Supervisor:
 
     def _stop(self, why: Lost | str | None, now: Instant, grace: int) -> None:
         self._on_stop(why)
+        self._was_asked = True
+        # Nested runs have leases of their own, which were not lost.
+        self._command.spares_runs = bool(self._lost)
         if self.state is RunState.RUNNING:
             self.state, self._kill_at = RunState.ENDING, now.boot_ms + grace
             self._command.ask()
@@ -238,22 +256,21 @@ PASSED_ON = (
 OF_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 NO_PROMPT = "GIT_TERMINAL_PROMPT"
-GUARDIANS = 10  # of one command, one after the other
-SOON = 5.0  # seconds for another one to start
 
 
 class SupervisedProcess:
     """One command of this process, which is a context: signals are its own inside.
 
     ``stops``: a signal that ends sets ``to_stop``, and is not passed on, as in the background.
-    ``told_to_end``: one of them has come.
+    ``told_to_end``: one of them has come. ``spares_runs``: what ends it leaves nested runs alone.
+    ``mark`` is the file that its guardian makes if it had to end the command in our place.
     """
 
-    def __init__(self, *, grace: int, stops: bool = False) -> None:
-        self._stops = stops
-        self.to_stop = self.told_to_end = False
-        self._guardian, self._guardians = Guardian(grace), 1
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, *, grace: int, stops: bool = False, mark: str = "") -> None:
+        self._stops, self._mark = stops, mark
+        self.to_stop = self.told_to_end = self.spares_runs = False
+        self._guardian = Guardian(grace)
+        self._pid, self._started = 0, ""
         # On a terminal it shares our group, so that the keyboard reaches both. What is in the
         # group already is not the command's.
         self._shares = foreground_group() is not None
@@ -278,7 +295,7 @@ class SupervisedProcess:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         # Left by an exception with the command running, it ends that in our place.
-        self._guardian.close(goodbye=self._process is None or kind is None)
+        self._guardian.close(goodbye=not self._pid or kind is None)
         signal.set_wakeup_fd(self._wakeup)
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
@@ -292,52 +309,41 @@ class SupervisedProcess:
         words: tuple[str, ...],
         env: dict[str, str],
         cwd: str,
-        before: Callable[[], None] = lambda: None,
+        before: Callable[[int, int], None] = lambda _pid, _guardian: None,
         *,
         until_ms: int,
     ) -> None:
-        """Start it, guarded from its first moment on; ``before`` is called in its process.
+        """Start it, guarded from its first moment on.
 
+        ``before`` is called with its process and its guardian's, before it becomes the command.
         Raises GuardianFailed, NoCommand and CannotExecute: then the command never ran.
         """
         self._guardian.start()
-        spared = members_of(os.getpgrp()) if self._shares else frozenset()
-        die_with_us, parent = on_parent_death(signal.SIGKILL), os.getpid()
+        # This process may be the command of another run, whose loss does not concern it.
+        outlive_parent()
+        own = os.getpgrp() if self._shares else 0
+        spared, guardian = members_of(own) if own else frozenset[int](), self._guardian.pid
 
-        def group(pid: int) -> ProcessGroup:
-            number = os.getpgrp() if self._shares else pid
-            return ProcessGroup(number, started_at(number), spared)
+        def note(pid: int) -> None:
+            before(pid, guardian)
 
-        def become() -> None:  # in the child, which executes the command next
-            die_with_us()
-            if os.getppid() != parent:
-                os._exit(NO_COMMAND)  # it is dead already
-            # Or a signal in the child would be written into our pipe.
-            signal.set_wakeup_fd(-1)
-            for signum, handler in self._handlers.items():
-                ignored = handler is signal.SIG_IGN
-                signal.signal(signum, signal.SIG_IGN if ignored else signal.SIG_DFL)
-            # By the child itself: a kill of this process in between leaves no command unguarded.
-            self._guardian.watch(group(os.getpid()), until_ms)
-            before()
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-        # Signals are blocked until nothing in the child is ours any more.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        order = CommandOrder(
+            words=words, env=env, cwd=cwd, group=own, until_ms=until_ms, mark=self._mark
+        )
         try:
-            self._process = subprocess.Popen(
-                words,
-                env=env,
-                cwd=cwd,
-                close_fds=False,
-                process_group=None if self._shares else 0,
-                preexec_fn=become,
-            )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self._pid = self._guardian.begin(order, note)
+        except (OSError, ValueError) as error:
             raise _refused(words[0], env, cwd, error) from None
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self._group = group(self._process.pid)
+        self._started = started_at(self._pid)
+        number = own or self._pid
+        self._group = ProcessGroup(
+            number,
+            started_at(number),
+            spared,
+            guardian,
+            started_at(guardian),
+            self._guardian.adopts,
+        )
         # Renewals run in the background meanwhile, and must not ask for a password.
         self._prompts = NO_PROMPT not in os.environ
         os.environ.setdefault(NO_PROMPT, "0")
@@ -360,37 +366,39 @@ class SupervisedProcess:
                         self.to_stop = True
                     # The terminal has sent that to the command already.
                     elif not (self._shares and typed):
-                        self._group.send(signum)
-        code = None if self._process is None else self._process.poll()
+                        self._group.pass_on(signum)
+        is_gone, code = self._guardian.is_gone(), self._guardian.status
+        # Its guardian's death kills it, and then nobody reports that.
+        if is_gone and code is None and not still_runs(self._pid, self._started):
+            code = -signal.SIGKILL
         return 128 - code if code is not None and code < 0 else code
 
     @property
     def group_is_left(self) -> bool:
-        """Tell whether anything that it started in its group still runs."""
-        return self._group.is_left
+        """Tell whether anything that it started still runs, but what is spared."""
+        return self._group.is_left(spares_runs=self.spares_runs)
+
+    @property
+    def goes_on(self) -> bool:
+        """Tell whether the command itself is a nested run that is spared."""
+        return self.spares_runs and still_runs(self._pid, self._started)
+
+    def left_behind(self) -> list[str]:
+        """Name what it started, and what goes on after its end."""
+        return self._group.names_left()
 
     def ask(self) -> None:
-        """Ask its group to end (TERM), stopped ones too."""
-        self._group.send(signal.SIGTERM, signal.SIGCONT)
+        """Ask all that it started to end (TERM), stopped ones too."""
+        self._group.send(signal.SIGTERM, signal.SIGCONT, spares_runs=self.spares_runs)
 
     def kill(self) -> None:
-        """End its group (KILL)."""
-        self._group.send(signal.SIGKILL)
+        """End all that it started (KILL)."""
+        self._group.send(signal.SIGKILL, spares_runs=self.spares_runs)
 
     def guard(self, until_ms: int) -> bool:
-        """Tell its guardian, or a new one, until when it may live; False if there is none."""
-        self._guardian.watch(self._group, until_ms)
-        if self._guardian.is_gone():
-            self._guardians += 1
-            try:
-                # Something kills each of them: not worth trying for ever.
-                if self._guardians > GUARDIANS:
-                    return False
-                self._guardian.start(SOON)
-            except GuardianFailed:
-                self._guardians = GUARDIANS
-                return False
-        return True
+        """Tell its guardian until when it may live; False if that is gone before the command."""
+        self._guardian.watch(until_ms)
+        return not self._guardian.is_gone() or self._guardian.status is not None
 
     def wake(self) -> None:
         """Make ``wait`` return now. Safe for threads."""

@@ -180,12 +180,14 @@ released at the end. What the command itself claims in the run's own session end
 COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
 On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z reach both;
 elsewhere it has a group of its own. Signals are forwarded to it, and it decides whether it ends.
-When a lease is lost, it gets TERM with all that it started in that group, and KILL after the grace
-period. A guardian process does the same if gitlease itself is killed, stopped or hangs; on Linux,
-killing gitlease also kills the command at once. This does not reach processes that leave the group
-(setsid, a container, sudo).
+When a lease is lost, it gets TERM with all that it started, and KILL after the grace period; nested
+runs and dispatches go on, under their own leases. A guardian process does the same if gitlease
+itself is killed, stopped or hangs. On Linux this reaches processes in sessions of their own
+(setsid) as well; elsewhere only the process group of COMMAND. It never reaches what another service
+starts for it (a container, systemd-run) or what runs as another user (sudo). If the guardian is
+killed, COMMAND ends as well, and its lease is left to lapse.
 While gitlease and the guardian are both stopped (SIGSTOP), nothing ends it. Background processes
-that a finished command leaves behind keep running.
+that a finished command leaves behind keep running, and are named.
 
 A lease that cannot be renewed in time is given up so early that the command has ended before anyone
 else can claim it. A revocation, or a release from elsewhere, is noticed with the next renewal,

@@ -510,6 +510,7 @@ def sessions(of: Examined) -> Rows:
     seen = [
         f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})"
         for x in filter(runs.is_alive, every)
+        if not runs.may_outlive(x)
     ]
     for y in others(git_dirs_of(of.repository.common_dir), (), now=now.wall_ms / MS):
         if y.by != RUN:
@@ -518,6 +519,10 @@ def sessions(of: Examined) -> Rows:
     ledger = of.head.ledger if of.head else None
     every_lease = ledger.every_lease() if ledger else ()
     live = {x.lease_id for x in every_lease if x.state is State.ACTIVE}
+    for x in filter(runs.may_outlive, every):
+        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
+        unsure = "what it started may still run, so its lease is left to lapse"
+        yield WARNING, f"{what} with its guardian: {unsure}"
     for x in filter(runs.is_dead, every):
         what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
         if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):

@@ -123,7 +123,8 @@ class ScriptedCommand:
         self.on_term, self.guarded = on_term, guarded
         self.events: list[tuple[str, float]] = []
         self.until: list[int] = []
-        self.to_stop = self.told_to_end = self.group_is_left = False
+        self.to_stop = self.told_to_end = self.group_is_left = self.goes_on = False
+        self.spares_runs = False
         self.ended: int | None = None
         self.frozen = 0.0
         self._woken = False
@@ -159,6 +160,9 @@ class ScriptedCommand:
         if self.guarded and self.ended is None and self.world.clock.boot_ms >= self.until[-1]:
             self.events.append(("GUARDIAN", (self.until[-1] - self.world.began) / 1_000))
             self.ended = 137
+
+    def left_behind(self) -> list[str]:
+        return []
 
     def ask(self) -> None:
         self.events.append(("TERM", self.world.seconds()))

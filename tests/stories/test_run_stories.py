@@ -225,20 +225,26 @@ def test_when_the_run_is_killed_its_command_ends_and_the_lease_lapses(
     assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
 
 
-def test_when_the_guardian_is_killed_another_takes_its_place(jo: Desk, tmp_path: Path) -> None:
-    """And when it is killed together with the run even a deaf command ends."""
+def test_when_the_guardian_is_killed_even_a_deaf_command_ends(jo: Desk, tmp_path: Path) -> None:
+    """Nobody could end what it started elsewhere, so the lease is left to lapse."""
     file = tmp_path / "pid"
     run = jo.start("run", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))
-    child, first = number_in(file), jo.guardian()
-    os.kill(first, signal.SIGKILL)
-    second = until(
-        lambda: [n for n, w in jo.processes().items() if "runs.guardian" in w and n != first],
-        "another guardian",
-    )[0]
-    assert lives(child)
-    os.kill(second, signal.SIGSTOP)
+    child, guardian = number_in(file), jo.guardian()
+    os.kill(guardian, signal.SIGKILL)
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    assert jo.live() == ["F001"]
+    assert run.stderr is not None
+    assert "guardian" in run.stderr.read()
+
+
+def test_a_deaf_command_ends_where_run_and_guardian_are_killed(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))
+    child, guardian = number_in(file), jo.guardian()
+    run.send_signal(signal.SIGSTOP)
+    os.kill(guardian, signal.SIGKILL)
     run.kill()
-    os.kill(second, signal.SIGKILL)
     run.wait(LONG)
     until(lambda: not lives(child), "the end of the command")
 
