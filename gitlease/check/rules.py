@@ -72,7 +72,7 @@ STALE_RULES = (
     LEASE_WITHOUT_EDGE := CheckRule(
         "lease-without-edge",
         WARNING,
-        "somebody holds a task whose file does not say so, on no branch that this clone knows",
+        "somebody holds a task that neither the ledger nor any branch known here assigns to them",
     ),
     UNKNOWN_ASSIGNEE := CheckRule(
         "unknown-assignee",

@@ -368,9 +368,12 @@ class Facts:
         return at >= self._now - self._rules.after * MS
 
     def _hidden_leases(self) -> Iterator[tuple[Task, Record]]:
-        """The live leases whose task's file here does not name the holder."""
+        """The live leases of tasks that neither their record nor the file here assigns."""
         for record in self.records:
             lease, task = record.lease, self.task_of(record)
+            # A gateway writes no file: its claims assign the task in the record, for good.
+            if lease.edge:
+                continue
             # The edge of a claim of just now may still be on its way to this branch.
             grace = lease.ttl if self._rules.grace is None else self._rules.grace
             late = self._now - lease.claimed_at > grace * MS

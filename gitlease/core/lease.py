@@ -692,7 +692,8 @@ class LeaseView:
     Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
     past. ``lapses_at`` is when it stops blocking others, who allow for clocks that differ; None
     once it has ended. ``free_at`` is the same time, but None where an edge keeps them out still.
-    ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses.
+    ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses, until
+    it is ``abandoned``.
     ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
     a later session of its holder, and none renews it. ``pid`` leads the terminal session on
     ``host``, or is the run's own, and ``worktree`` names the linked work tree of the claim.
@@ -726,6 +727,7 @@ class LeaseView:
     pid: int | None = None
     capped: bool = False
     max_ttl_seconds: int | None = None
+    abandoned: bool = False
     lapses_at: datetime | None = None
     worktree: str | None = None
 
@@ -786,4 +788,5 @@ def view_lease(
         assigned=active and lease.edge,
         skewed=active and not mine and clock_skewed(lease, policy, moment),
         parked=active and lease.parked,
+        abandoned=active and is_abandoned(lease, policy, moment),
     )

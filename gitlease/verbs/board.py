@@ -15,7 +15,7 @@ from gitlease.core.edge import People
 from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at, is_abandoned
+from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at
 from gitlease.core.ledger import Setback, Ticket
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
@@ -285,7 +285,7 @@ class _Rows:
         task, policy, moment = self._tasks.get(lease.resource.key), self._look.policy, None
         if view.state == "active":
             section = Section.PARKED if view.parked else Section.HELD
-        elif is_abandoned(lease, policy, self._look.moment):
+        elif view.abandoned:
             section = Section.ABANDONED
         else:
             section, moment = Section.EXPIRED, self._look.moment

@@ -204,8 +204,9 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
     run = f"session {actor.session}" if actor.session else "no session"
     yield f"you are {actor.holder or NOBODY}, {run}"
     own, elsewhere = sentences.by_session(reading, [actor.session] if actor.session else [])
+    nothing = sentences.nothing_carried(reading, actor.session)
     carrying = [(c.resource, _how(door, c), sentences.titled(c.task)) for c in own]
-    yield from _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
+    yield from _section("you carry", _aligned(carrying), CARRIED, otherwise=nothing)
     others = [
         f"{sentences.named_in(x, layer)}: {sentences.held_elsewhere(x, now)}" for x in elsewhere
     ]
@@ -220,8 +221,8 @@ def _page(door: Door, reading: QueueReading) -> Iterable[str]:
         notes.append(text if len(text) <= LONGEST_NOTE else short)
     yield from _section("notes", notes, NOTES)
     away = sentences.not_here(reading.entries)
-    nothing = f"nothing to claim: {away}" if away else "nothing to claim"
-    yield from _section("next", _aligned(map(_next, reading.next_up)), NEXT, otherwise=nothing)
+    none = f"nothing to claim: {away}" if away else "nothing to claim"
+    yield from _section("next", _aligned(map(_next, reading.next_up)), NEXT, otherwise=none)
     yield from _section("left alone", _left_alone(door, reading), NEXT)
     held = [
         f"{sentences.named_in(x, layer)}: {sentences.whose(x)}, {sentences.until(x, now)}"

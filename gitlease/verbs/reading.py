@@ -280,14 +280,14 @@ def _status_rows(
     reads, writes = ledger["fetched_from"], ledger["written_to"]
     others = f"gitlease reads and writes {writes}; others fetch from {reads}"
     holder = actor.holder or NOBODY
+    # As the board counts them.
     lapsed = [view for view in reading.leases if view.state == "expired"]
-    # not free for anyone: within the margin, or still assigned
-    expired = sum(view.assigned or view.is_current(now) for view in lapsed)
+    abandoned = sum(view.abandoned for view in lapsed)
     rows = [
         ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}"),
         ("URLs", "" if reads == writes else others),
         ("you", f"{holder}, session {actor.session}" if actor.session else holder),
-        ("leases", _counted(views, expired, actor)),
+        ("leases", _counted(views, len(lapsed) - abandoned, abandoned, actor)),
     ]
     lapsing = [view for view in views if view.is_lapsing(now)]
     for view in lapsing[: sentences.LISTED]:
@@ -303,11 +303,12 @@ def _status_rows(
     return rows
 
 
-def _counted(views: Sequence[LeaseView], expired: int, actor: Actor) -> str:
+def _counted(views: Sequence[LeaseView], expired: int, abandoned: int, actor: Actor) -> str:
     live = sum(view.state == "active" for view in views)
     yours = [view for view in views if same_person(view.holder, actor.holder)]
     here = sum(view.mine for view in yours)
-    words = f"{live} live" + (f", {expired} expired" if expired else "") + f", {len(yours)} yours"
+    words = f"{live} live" + (f", {expired} expired" if expired else "")
+    words += (f", {abandoned} abandoned" if abandoned else "") + f", {len(yours)} yours"
     return words + (f" ({here} in this session)" if here != len(yours) else "")
 
 

@@ -364,6 +364,16 @@ def by_session(
     return own, elsewhere
 
 
+def nothing_carried(reading: engine.QueueReading, session: str | None) -> str:
+    """Say that a caller carries nothing; not if it is only another session that does."""
+    if not reading.carried:
+        return "you carry nothing"
+    if all(carry.by is not None for carry in reading.carried):
+        return "you carry nothing any more"
+    where = "outside of your sessions" if session is None else f"in session {session}"
+    return f"you carry nothing {where}"
+
+
 def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
     """Return whose of a person's own sessions has a lease."""
     place = f", on {view.host}" if view.host else ""
@@ -371,7 +381,11 @@ def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
     if view.state == "active":
         ended = ": its process has ended" if process_ended(view) else ""
         return f"held by your other session {view.session}{place}, since {since}{ended}"
-    return f"lapsed, but your other session {view.session}{place} still runs, since {since}"
+    # It leads the session's terminal, or is its run: whether anything is done there is not known.
+    return (
+        f"lapsed, but the process of your other session {view.session}{place} has not ended,"
+        f" since {since}"
+    )
 
 
 def process_ended(view: core.LeaseView) -> bool | None:

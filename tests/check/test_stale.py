@@ -238,3 +238,5 @@ def test_a_live_lease_whose_holder_no_file_names() -> None:
     check_words(finding.message)
     assert found(on) == []
     assert facts(kims, days=0.001, grace=0).hidden == []
+    recorded = facts(replace(kims, edge=True), tasks=[nobodys], days=0.001, grace=0)
+    assert recorded.hidden == [], "the ledger's record assigns it"

@@ -93,7 +93,8 @@ def introduction(
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
     carried, elsewhere = sentences.by_session(reading, context.family)
-    head += [_carried_line(c, context, now) for c in carried[:HELD]] or ["you carry nothing"]
+    nothing = one_line(sentences.nothing_carried(reading, session))
+    head += [_carried_line(c, context, now) for c in carried[:HELD]] or [nothing]
     for view in elsewhere[:HELD]:
         layer = _layer(view, workspace.layer)
         head.append(one_line(f"{view.resource}{layer}: {sentences.held_elsewhere(view, now)}"))
