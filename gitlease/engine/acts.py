@@ -204,6 +204,7 @@ def release(
         answer = change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
         committed = any(written.commit for written in answer.written)
         warnings = (
+            *(x for p in planned if (x := _under_a_new_id(session, p))),
             *_of_another_run(session, answer),
             *_still_named(session, planned, committed=committed),
         )
@@ -220,6 +221,14 @@ def check_release(session: LedgerSession, resource: Resource, *, scope: str | No
     """Raise LeaseHeld if a release of this would be refused; change nothing."""
     op = Release(id=fresh_id(), actor=session.actor, resource=resource, scope=scope)
     session.read(lambda head: session.transaction.decided(head, [op]))
+
+
+def _under_a_new_id(session: LedgerSession, planned: Planned) -> str:
+    """A warning that a released task's file still assigns another id to the caller."""
+    now = session.edges.new_id_of(planned)
+    if now is None:
+        return ""
+    return f"{now.file} has the id {now.resource} now, which stays assigned to you"
 
 
 def _of_another_run(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
@@ -426,6 +435,7 @@ def complete(
                 scope=scope,
                 hints=(*(near.hints if near else ()), USE_ANY),
             )
+        edges.refuse_new_id(planned[0])
         op = Complete(
             id=fresh_id(),
             actor=session.actor,

@@ -326,12 +326,37 @@ class Edges:
         if (task := self.away(resource)) is not None:
             if away:
                 return task
+            self.refuse_new_id(Planned(resource=resource, away=task))
             raise _not_here(task, place_of(task.ref or ""))
         raise self.on_a_branch(resource) or known.unknown(resource)
 
     def away(self, resource: Resource) -> Task | None:
         """A task that the work tree lacks, as the index, HEAD or the default branch has it."""
         return next((task for _, task in _Known(self, TaskList()).elsewhere(resource, None)), None)
+
+    def new_id_of(self, planned: Planned) -> Task | None:
+        """What a task of the caller's became if its id was changed in the work tree since."""
+        file = planned.away.file if planned.task is None and planned.away else None
+        if file is None:
+            return None
+        # Only with the caller's edge still in it: else the file may just be another task's here.
+        tasks = (x for x in self.files.read().tasks if x.file == file)
+        return next((x for x in tasks if any(self._mine(x)[0])), None)
+
+    def refuse_new_id(self, planned: Planned) -> None:
+        """Raise Invalid if the task's id was changed in the work tree while the caller had it."""
+        if (now := self.new_id_of(planned)) is None:
+            return
+        old = planned.resource
+        raise Invalid(
+            f"{now.file} has the id {now.resource} now, and your lease is of {old}",
+            resource=old.text,
+            hints=(
+                hint("to go on under the new id: {}", "claim", resources=[now.resource]),
+                hint("and then: {}", "release", resources=[old]),
+                f"or change the id in {now.file} back to {old}",
+            ),
+        )
 
     def on_a_branch(self, resource: Resource) -> NotFound | None:
         """The refusal of a task that only some other branch has: it is no name of its own."""

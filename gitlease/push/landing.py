@@ -185,7 +185,9 @@ class Lander:
             return landed
         mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
         self._leases = [x for x in mine if x.same_holder(self._session.actor)]
-        if acts.is_no_task(self._session, edges.plan_end([resource])[0]):
+        plan = edges.plan_end([resource], status=edges.rules.word(Progress.DONE))[0]
+        edges.refuse_new_id(plan)
+        if acts.is_no_task(self._session, plan):
             why = NotFound(f"{resource} is not a task, {otherwise}")
             raise edges.on_a_branch(resource) or why
         forgotten = self._check_changes(view)
