@@ -401,7 +401,7 @@ class Lander:
             return head
         try:
             if by_merge:
-                return replay.merged(onto, head, f"Merge branch '{name}'")
+                return replay.merged(onto, head, self._tasks.subject(f"Merge branch '{name}'"))
             with suppress(MergeConflict):
                 # Without the commits of the edge, which the finished task would only take back.
                 return replay.replayed(onto, work)
@@ -418,7 +418,8 @@ class Lander:
 
     def _is_edge(self, commit: str, data: CommitData) -> bool:
         """Return whether a commit only has an edge of this task, which need not land by itself."""
-        words = data.text.partition("\n")[0].split()
+        subject = data.text.partition("\n")[0].removeprefix(self._tasks.commit_prefix)
+        words = subject.split()
         if len(data.parents) != 1 or words[1:2] != [self._resource.text] or words[0] not in EDGES:
             return False
         task, parent = self._task_at(commit), data.parents[0]
@@ -464,7 +465,7 @@ class Lander:
         if new and folds and self._is_unpushed(tip):
             message = with_trailers(data.message, trailers, MessageReading())
             return replay.commit(tree, data.parents, message, like=data)
-        subject = f"Finish {self._resource}\n".encode()
+        subject = f"{self._tasks.subject(f'Finish {self._resource}')}\n".encode()
         message = with_trailers(subject, trailers, MessageReading())
         return tip if tree == data.tree else replay.commit(tree, (tip,), message)
 

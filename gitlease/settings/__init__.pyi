@@ -7,6 +7,7 @@ from gitlease.settings.schema import FALSE as FALSE
 from gitlease.settings.schema import FIELDS as FIELDS
 from gitlease.settings.schema import FILE as FILE
 from gitlease.settings.schema import KEYS as KEYS
+from gitlease.settings.schema import MAX_COMMIT_PREFIX as MAX_COMMIT_PREFIX
 from gitlease.settings.schema import NEWER as NEWER
 from gitlease.settings.schema import TRUE as TRUE
 from gitlease.settings.schema import Form as Form
@@ -19,6 +20,7 @@ from gitlease.settings.schema import Settings as Settings
 from gitlease.settings.schema import Tasks as Tasks
 from gitlease.settings.schema import load_settings as load_settings
 from gitlease.settings.schema import read_boolean as read_boolean
+from gitlease.settings.schema import read_commit_prefix as read_commit_prefix
 from gitlease.settings.schema import read_duration as read_duration
 from gitlease.settings.schema import read_email as read_email
 from gitlease.settings.schema import read_http_url as read_http_url

@@ -226,6 +226,17 @@ def _hides_work(prefix: str) -> str | None:
     )
 
 
+MAX_COMMIT_PREFIX = 40  # so that a subject stays readable
+
+
+def read_commit_prefix(text: str, what: str) -> str:
+    """What the subjects of gitlease's own commits begin with, without a blank behind it."""
+    prefix = check_text(text, what=what, limit=MAX_COMMIT_PREFIX).strip()
+    if prefix.startswith("#"):
+        raise UsageError(f"{what} begins with #, which git reads as a comment")
+    return prefix
+
+
 def read_pattern(text: str, what: str) -> str:
     """A pattern of files, relative to the root."""
     try:
@@ -280,6 +291,7 @@ _ALL = (
     Key("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer"),
     Key(LEDGER, read_ledger_id, None),
     Key(PREFIX, read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
+    Key("lease.commit_prefix", read_commit_prefix, None, git="lease.commitPrefix"),
     Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
     Key("tasks.completed", read_pattern, [], Form.LIST),
     Key("tasks.required", read_boolean, None),
@@ -380,6 +392,7 @@ class Tasks:
 
     ``exempt`` is the label, or the field, of tasks whose claims are never called stale.
     ``assigned_form``: in which form a first name is written; None: as the field itself shows.
+    ``commit_prefix`` begins the subjects of commits of these files that gitlease makes.
     """
 
     files: tuple[str, ...]
@@ -389,6 +402,11 @@ class Tasks:
     statuses: Mapping[str, tuple[str, ...]]
     exempt: str = "no-stale"
     assigned_form: str | None = None
+    commit_prefix: str = ""
+
+    def subject(self, text: str) -> str:
+        """The subject of a commit that gitlease makes on a branch of work."""
+        return f"{self.commit_prefix} {text}" if self.commit_prefix else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -493,6 +511,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
             statuses={name: tuple(words) for name, words in value["tasks.statuses"].items()},
             exempt=value["stale.exempt"],
             assigned_form=value["tasks.assigned_form"],
+            commit_prefix=value["lease.commit_prefix"] or "",
         ),
         found=found,
     )

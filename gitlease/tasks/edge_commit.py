@@ -115,8 +115,20 @@ class UserGit:
             message = f"no commit yet on {printable(self.repository.branch() or 'HEAD')}"
             raise refusal(message, "make the first commit, with the task files, yourself")
         if not name.startswith("refs/heads/"):
-            raise refusal("HEAD is detached: no branch to commit on", "first: git switch BRANCH")
+            raise self._detached()
         return name, commit
+
+    def _detached(self) -> Invalid:
+        # jj keeps HEAD detached at the parent of its working copy, whatever branch was there.
+        if os.path.isdir(os.path.join(self.toplevel, ".jj")):
+            return refusal(
+                "HEAD is detached, as jj keeps it: no branch to commit on",
+                "end the change with jj commit, and then: git switch -c BRANCH "
+                "(jj takes it over as a bookmark)",
+                "a claim without a commit of its own needs no branch: its edit is part of your "
+                "next change in jj",
+            )
+        return refusal("HEAD is detached: no branch to commit on", "first: git switch BRANCH")
 
     def committed(self, head: str, files: list[str]) -> dict[str, IndexEntry]:
         """The entries of some files in a commit."""
@@ -272,7 +284,7 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
             {file: replace(entry, blob=blobs[data]) for file, (entry, data) in side.items()}
             for side in (plan.in_head, plan.in_index)
         )
-        subject, message = _subject_and_message(plan.made)
+        subject, message = _subject_and_message(plan.made, tasks)
         commit = git.commit(git.tree(plan.head, in_head), plan.head, message) if in_head else ""
         if commit and git.tip() != (plan.branch, plan.head):
             continue  # nothing is staged before the commit fits: a signature takes its time
@@ -364,13 +376,15 @@ def _edited_and_made(
     return data, made
 
 
-def _subject_and_message(changes: Sequence[TaskChange]) -> tuple[str, str]:
+def _subject_and_message(changes: Sequence[TaskChange], tasks: Tasks) -> tuple[str, str]:
     lines = list(dict.fromkeys(" ".join(change.message.split()) for change in changes))
     trailers = [f"{KEY.decode()}: {x}" for x in dict.fromkeys(c.trailer for c in changes) if x]
     end = "".join(f"\n{line}" for line in ["", *trailers]) if trailers else ""
     if len(lines) < 2:
-        return "".join(lines), "".join(lines) + end
+        subject = tasks.subject(lines[0]) if lines else ""
+        return subject, subject + end
     words = {line.partition(" ")[0] for line in lines}
     count = len({change.resource for change in changes})
-    subject = f"{words.pop() if len(words) == 1 else 'update'} {count} task{'s' * (count > 1)}"
+    what = f"{words.pop() if len(words) == 1 else 'update'} {count} task{'s' * (count > 1)}"
+    subject = tasks.subject(what)
     return subject, "\n".join([subject, "", *(f"- {line}" for line in lines)]) + end

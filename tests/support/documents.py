@@ -18,6 +18,7 @@ from gitlease.settings import (
     FALSE,
     FIELDS,
     KEYS,
+    MAX_COMMIT_PREFIX,
     NEWER,
     SCHEMA,
     TRUE,
@@ -25,6 +26,7 @@ from gitlease.settings import (
     Key,
     Reader,
     read_boolean,
+    read_commit_prefix,
     read_duration,
     read_email,
     read_http_url,
@@ -79,6 +81,11 @@ SHAPES: dict[Reader, dict[str, Any]] = {
         "type": ["string"],
         "maxLength": 200,
         "pattern": rf"(?!refs/(heads|tags|remotes|notes)$)refs(?:/{PART})+",
+    },
+    read_commit_prefix: {
+        "type": ANY,
+        "maxLength": MAX_COMMIT_PREFIX,
+        "pattern": rf"(?!\s*#)(?=.*\S){PLAIN}+",
     },
     read_pattern: {
         "type": ANY,
