@@ -275,6 +275,9 @@ def discover(start: str) -> Repository:
         )
     parent, name = os.path.split(git_dir)
     config = _read_config(start)
+    worktree = name if parent == os.path.join(common_dir, "worktrees") else None
+    if toplevel is not None and config.entry("core.worktree") is not None:
+        _check_core_worktree(config, start, toplevel, git_dir if worktree else None)
     # As git, which takes the setting from the clone's own file alone.
     shared = [x.value for x in config.entries if x.key == SHARED and x.scope == "local"]
     share_clone(common_dir, shared[-1] if shared else None)
@@ -283,10 +286,49 @@ def discover(start: str) -> Repository:
         git_dir=git_dir,
         toplevel=toplevel,
         folder="" if toplevel is None else prefix.rstrip("/"),
-        worktree=name if parent == os.path.join(common_dir, "worktrees") else None,
+        worktree=worktree,
         object_format=object_format,
         config=config,
     )
+
+
+def _check_core_worktree(config: GitConfig, start: str, toplevel: str, linked: str | None) -> None:
+    """Refuse a setting that leads to a folder that is not there, or to another work tree.
+
+    ``linked`` is the private folder of a linked work tree, which says where that is.
+    """
+    entry = config.entry("core.worktree")
+    # With the variable whoever runs git says so themselves, for this command.
+    if entry is None or os.environ.get("GIT_WORK_TREE"):
+        return
+    import shlex  # for a refusal alone
+
+    file = os.path.realpath(os.path.join(start, entry.origin)) if entry.origin else ""
+    unset = f"to unset it: git config --file {shlex.quote(file)} --unset-all core.worktree"
+    if not file:
+        unset = "a setting given to this command (-c, GIT_CONFIG_PARAMETERS) names it: leave it out"
+    if not os.path.isdir(toplevel):
+        message = f"core.worktree is {toplevel}, and there is no such folder"
+        raise Invalid(message, hints=(unset,))
+    # git itself passes over the clone's shared setting in a linked work tree.
+    counts = linked is not None and entry.scope in ("worktree", "command")
+    own = _folder_of_linked(linked) if linked is not None and counts else ""
+    # Task files of another work tree would be read and written, and its changes committed here.
+    if own and os.path.realpath(own) != os.path.realpath(toplevel):
+        raise Invalid(
+            f"core.worktree is {toplevel}, but this linked work tree is {own}",
+            hints=(unset, "if the work tree was moved: git worktree repair PATH"),
+        )
+
+
+def _folder_of_linked(git_dir: str) -> str:
+    """The folder of a linked work tree, as its private folder names it; ``""`` if it does not."""
+    try:
+        with open(os.path.join(git_dir, "gitdir"), encoding="utf-8", errors="surrogateescape") as x:
+            named = x.read(8192).rstrip("\r\n")
+    except OSError:
+        return ""
+    return os.path.dirname(os.path.join(git_dir, named)) if named else ""
 
 
 def _read_config(start: str) -> GitConfig:
