@@ -75,9 +75,9 @@ from gitlease.core.ledger import FORMAT as FORMAT
 from gitlease.core.ledger import HOLDERS_TOLD as HOLDERS_TOLD
 from gitlease.core.ledger import LEFT_ALONE as LEFT_ALONE
 from gitlease.core.ledger import MAX_STEP as MAX_STEP
-from gitlease.core.ledger import NEWEST_FORMAT as NEWEST_FORMAT
 from gitlease.core.ledger import NOTES_KEPT as NOTES_KEPT
 from gitlease.core.ledger import NOTICES_KEPT as NOTICES_KEPT
+from gitlease.core.ledger import PICKED_FORMAT as PICKED_FORMAT
 from gitlease.core.ledger import RING_SIZE as RING_SIZE
 from gitlease.core.ledger import TICKETS_KEPT as TICKETS_KEPT
 from gitlease.core.ledger import WAITS as WAITS
@@ -116,6 +116,8 @@ from gitlease.core.moves.operations import Event as Event
 from gitlease.core.moves.operations import Extend as Extend
 from gitlease.core.moves.operations import Grant as Grant
 from gitlease.core.moves.operations import LeaveTicket as LeaveTicket
+from gitlease.core.moves.operations import MoveLedger as MoveLedger
+from gitlease.core.moves.operations import OpenMoved as OpenMoved
 from gitlease.core.moves.operations import Operation as Operation
 from gitlease.core.moves.operations import Outcome as Outcome
 from gitlease.core.moves.operations import Park as Park

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Annotated, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import RARE, dataclass, field, replace
 from gitlease.core.instant import MS, Time
 from gitlease.core.lease import (
     MAX_REASON,
@@ -31,7 +31,9 @@ from gitlease.core.resources import Issues, Resource, Scope, issue_resource
 
 FORMAT = 2
 ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop
-NEWEST_FORMAT = 4  # once a record was ``picked``, or the policy abandons edges within a day
+PICKED_FORMAT = 4  # once a record was ``picked``, or the policy abandons edges within a day
+MOVED_FORMAT = 5  # once it was moved to another place
+NEWEST_FORMAT = 5
 RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
 NOTES_KEPT = 20
@@ -76,6 +78,7 @@ class Header:
     the same past; renewals, which history may forget, are not in it. None before the first one of
     format 2. ``ring`` has the operations of the last steps, whole steps only. ``format`` is the
     least that its records need, beside what its policy does: once raised, it never falls.
+    ``moved_to`` names the place where a ledger that was moved goes on: nothing follows here.
     """
 
     ledger_id: str
@@ -84,6 +87,7 @@ class Header:
     sequence: Annotated[int, range(EPOCH_SIZE)]
     policy: Policy
     digest: Annotated[str, 64] | None = None
+    moved_to: Annotated[str | None, RARE] = None
     ring: tuple[RingEntry, ...] = ()
     format: int = FORMAT
 

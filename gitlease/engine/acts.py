@@ -31,6 +31,7 @@ from gitlease.core.moves.operations import (
     Event,
     Extend,
     Grant,
+    MoveLedger,
     Operation,
     Release,
     Renew,
@@ -640,6 +641,20 @@ def undo_rollback(session: LedgerSession) -> Reading:
             )
             reading = _confirmed(session, head)
             return replace(reading, warnings=(*reading.warnings, plain))
+    return _confirmed(session, head)
+
+
+def move(session: LedgerSession, to: str) -> Reading:
+    """End the ledger here, and go on with it at another place. Nothing is done if it moved already.
+
+    Raises PolicyRefused for whoever is not an admin, if there are any.
+    """
+    session.check_holder()
+    former = session.store.place
+    head = session.store.fetch(session.layer)
+    if head.ledger is not None and session.store.place == former:
+        change(session, "init", [MoveLedger(id=fresh_id(), actor=session.actor, to=to)])
+        head = session.store.fetch(session.layer)
     return _confirmed(session, head)
 
 

@@ -19,7 +19,7 @@ from gitlease.core.errors import GitleaseError, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.git.files import load_json, notes_of, read_small, store_json
-from gitlease.git.mainline import TIPS, MainFile, Presence, read_main_file
+from gitlease.git.mainline import TIPS, MainFile, Presence, read_file_at, read_main_file
 from gitlease.git.repository import (
     USUAL,
     Repository,
@@ -207,6 +207,11 @@ def _values(found: Mapping[str, Found]) -> Values:
     return {name: found[name].value if name in found else KEYS[name].default for name in PLACE}
 
 
+def values_of(main: MainPlace) -> Values:
+    """The values of a place as main has them."""
+    return _values(main.found)
+
+
 def deciding_remotes(found: Settings, repository: Repository) -> tuple[str, ...]:
     """The remotes whose default branch decides, the first one known; the work tree names none."""
     names, entry = repository.remote_names(), found.found[REMOTE]
@@ -240,6 +245,11 @@ def main_place(
         with contextlib.suppress(OSError):
             store_json(path, {"mark": mark, "found": said, "presence": place.presence.value})
     return place
+
+
+def main_place_at(repository: Repository, commit: str, name: str) -> MainPlace:
+    """What a commit of the default branch says, which is called ``name``."""
+    return _parsed(read_file_at(repository, commit, FILE, limit=MAX_FILE), name)
 
 
 def _parsed(file: MainFile, name: str) -> MainPlace:
@@ -282,6 +292,39 @@ def _stamp(path: str) -> list[int] | None:
     except OSError:
         return None
     return [status.st_ino, status.st_mtime_ns, status.st_size]
+
+
+# --- a place as a ledger names it -------------------------------------------------------------
+
+
+def place_word(values: Values) -> str:
+    """The values of a place on one line, as a ledger names the place to which it was moved."""
+    return f"{values[REMOTE] or '-'} {values[PREFIX]} {values[LAYER]}"
+
+
+def read_place(word: str) -> Values | None:
+    """The values of such a line; None if it is none: anyone may have written it."""
+    parts = word.rsplit(" ", 2)
+    if len(parts) != len(PLACE):
+        return None
+    remote, prefix, layer = parts
+    try:
+        values = _checked({REMOTE: None if remote == "-" else remote, PREFIX: prefix, LAYER: layer})
+    except GitleaseError:
+        return None
+    return None if values is None or KEYS[PREFIX].problem(values[PREFIX]) else values
+
+
+def moved(located: Located, values: Values) -> Located:
+    """The same clone with its ledger at another place, as far as main decides that."""
+    asked = located.asked
+    weak = {x: y for x, y in values.items() if is_decided_by_main(asked.found[x])}
+    found = {x: Found(y, f"{FILE}, as the ledger was moved") for x, y in weak.items()}
+    used = replace(located.used, moved=values)
+    settings = settings_of({**located.settings.found, **found})
+    return replace(
+        located, settings=settings, values=values, used=used, notices=(), doubt="", target=None
+    )
 
 
 # --- what was used ----------------------------------------------------------------------------

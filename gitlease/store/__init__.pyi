@@ -3,6 +3,7 @@ from gitlease.store.admission import RULES as RULES
 from gitlease.store.admission import RemoteFacts as RemoteFacts
 from gitlease.store.admission import use_the_fetched as use_the_fetched
 from gitlease.store.elsewhere import OtherPlaces as OtherPlaces
+from gitlease.store.git_ledger import NewPlace as NewPlace
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.history_reader import HistoryStep as HistoryStep
 from gitlease.store.history_reader import LedgerHistory as LedgerHistory

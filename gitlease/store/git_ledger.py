@@ -31,11 +31,12 @@ from gitlease.core.errors import (
     UsageError,
     hint,
 )
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
-from gitlease.core.lease import History, Lease, Sighting, State
+from gitlease.core.lease import Actor, History, Lease, Moment, Sighting, State
 from gitlease.core.ledger import Damage, Fate, Ledger
-from gitlease.core.moves.operations import Event
+from gitlease.core.moves.operations import Event, OpenMoved
+from gitlease.core.moves.transitions import decide
 from gitlease.core.resources import GLOBAL_LAYER, parse_resource
 from gitlease.core.work import WorkPush
 from gitlease.engine.ports import (
@@ -49,6 +50,7 @@ from gitlease.engine.ports import (
     Swapped,
     note_sent,
 )
+from gitlease.engine.transaction import fresh_id
 from gitlease.git.run import log
 from gitlease.store.admission import (
     Admission,
@@ -66,9 +68,22 @@ from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Sto
 UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
 EVENTS_KEPT = 5_000  # by a process
+MOST_MOVES = 4  # that are followed in one go
 NEWS = 60_000  # milliseconds for which a process tells what it has found
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPlace:
+    """Where a ledger goes on that was moved: what ``RefLedgerStore`` needs to use it there."""
+
+    storage: Storage
+    state: Callable[[str], StateFolder]
+    name: str
+    facts: RemoteFacts
+    beside_work: SharedWithWork
+    elsewhere: OtherPlaces | None
 
 
 class RefLedgerStore:
@@ -77,6 +92,7 @@ class RefLedgerStore:
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
     depends on; without them nothing is proven. ``beside_work`` is the storage once more, where work
     lies beside the ledgers. ``elsewhere`` has what this clone knows at other places.
+    ``follow`` finds the place to which a ledger was moved, or raises Invalid.
     """
 
     in_memory = False  # then no command can be started that would find it
@@ -92,18 +108,25 @@ class RefLedgerStore:
         facts: RemoteFacts | None = None,
         beside_work: SharedWithWork | None = None,
         elsewhere: OtherPlaces | None = None,
+        follow: Callable[[str], NewPlace] | None = None,
     ) -> None:
         self.storage, self.clock, self.place = storage, clock, place
         self.state = cache(state)
         self._beside_work = beside_work
         self._elsewhere = elsewhere or OtherPlaces()
+        self._follow = follow
+        self.opener: Actor | None = None
+        """Who goes on with a ledger at its new place, if nobody has yet."""
         self._confirmed = set[str]()  # layers in which another ledger than the former may be used
-        self._admission = Admission(facts or RemoteFacts(), proxy(self))
-        self.accept, self.doubt = self._admission.accept, self._admission.doubt
-        self.read_elsewhere = self._admission.read_elsewhere
+        self._admit_by(facts or RemoteFacts())
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self._past, self._seen = _Past(), dict[str, str]()  # versions, by layer
         self._standing, self._told = warnings, dict[str, Instant]()
+
+    def _admit_by(self, facts: RemoteFacts) -> None:
+        self._admission = Admission(facts, proxy(self))
+        self.accept, self.doubt = self._admission.accept, self._admission.doubt
+        self.read_elsewhere = self._admission.read_elsewhere
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -129,9 +152,45 @@ class RefLedgerStore:
             ledger = self.read(layer, known.version)
         except (Invalid, CopyLost):
             return None  # it could be read when it became known: the next fetch brings it again
+        if ledger.header.moved_to is not None and self._follow is not None:
+            return None  # the next fetch leads to where it goes on
         return self._snapshot(layer, known.at(self.clock.now()), ledger)
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
+        head = self._fetch(layer, there)
+        for _ in range(MOST_MOVES):
+            if head.ledger is None or head.ledger.header.moved_to is None or self._follow is None:
+                return head
+            head = self._at_new_place(head, head.ledger, self._follow)
+        raise Invalid(f"the ledger at {self.place} was moved again and again")
+
+    def _at_new_place(
+        self, last: Snapshot, ledger: Ledger, follow: Callable[[str], NewPlace]
+    ) -> Snapshot:
+        """Use a ledger where it was moved to from now on; makes it there if nobody has yet."""
+        layer, to = last.layer, str(ledger.header.moved_to)
+        new, former = follow(to), self.place
+        self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
+        self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
+        self._admit_by(new.facts)
+        self._warn(f"the ledger was moved from {former} to {self.place}")
+        version = self.storage.fetch(layer)
+        if version is None and self.opener is not None:
+            # Its last state there is the whole of it, so whoever comes first may go on from it.
+            op = OpenMoved(id=fresh_id(), actor=self.opener, at=to)
+            moment = Moment(now=self.clock.now(), seen=last.seen)
+            change = Change(base=last, decided=decide(ledger, [op], moment), what="the move")
+            opened = self._with_repairs(lambda: self.storage.write(change, replace_tip=False))
+            self.storage.swap([Move(layer, "", opened)])
+            version = self.storage.fetch(layer)
+        if version is None:
+            raise Unavailable(
+                f"the ledger is being moved to {self.place}, where it is not yet",
+                hints=("try again", hint("or finish the move: {}", "init", move=True)),
+            )
+        return self._fetch(layer)
+
+    def _fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
             head = self._with_repairs(lambda: self._fetched(layer, there))
             return head if head.ledger is not None else self._where_fetched(layer) or head

@@ -37,6 +37,7 @@ from gitlease.core.ledger import (
     NEWEST_FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
+    PICKED_FORMAT,
     RING_SIZE,
     TICKETS_KEPT,
     Header,
@@ -310,7 +311,8 @@ TICKETS = Listing(waiting_file, "resource", Resource, "tickets", Ticket, TICKETS
 def write_header(header: Header) -> bytes:
     """The file ``ledger.yaml``."""
     values = RECORD.dump(header, "ledger_id", "format")
-    form = NEWEST_FORMAT if header.policy.abandons_early else header.format
+    form = header.format
+    form = max(form, PICKED_FORMAT) if header.policy.abandons_early else form
     if header.policy.issues is not Issues.NONE:
         form = max(form, ISSUES_FORMAT)
     return write_plain({"format": form, "id": header.ledger_id, **values})
@@ -330,7 +332,7 @@ def read_header(data: bytes) -> Header:
     try:
         fields = read_fields(data, MAX_HEADER)
         form = _number(1, NEWEST_FORMAT).read("format", fields.get("format"))
-        kept = NEWEST_FORMAT if form == NEWEST_FORMAT else FORMAT  # the others follow from policy
+        kept = form if form >= PICKED_FORMAT else FORMAT  # the others follow from policy
         ledger_id = RECORD.load(_ID, fields.get("id"), "id")
         header = RECORD.load(Header, fields, ledger_id=ledger_id, format=kept)
         if wrong := header.policy.problem():

@@ -587,6 +587,7 @@ class GitRefs:
     """The refs ``<prefix>/<layer>`` of one remote, and the private store with their objects.
 
     ``state`` gives the folder of a layer's state, and ``time_limit`` is that of each call of git.
+    ``layers`` has those that are called otherwise on the remote.
     """
 
     def __init__(
@@ -599,10 +600,12 @@ class GitRefs:
         time_limit: float,
         watched: Watched | None = None,
         has_format: bool = False,
+        layers: Mapping[str, str] | None = None,
     ) -> None:
         self._remote, self._store, self._state_path = remote, store, state
         self._prefix, self._limit = prefix, time_limit
         self._markers: dict[str, str] = {}
+        self._layers = layers or {}
         self.watched = watched or Watched()
         self._objects = StoreObjects(lambda: store.objects, store.lose)
         self._kept: dict[tuple[int, str, str], tuple[Header, GitRecords]] = {}
@@ -854,7 +857,16 @@ class GitRefs:
         return ""
 
     def _ref(self, layer: str) -> str:
-        return f"{self._prefix}/{layer}"
+        return f"{self._prefix}/{self._layers.get(layer, layer)}"
+
+    def layers(self) -> list[str]:
+        """The layers that have a ref on the remote."""
+        self._store.ready()
+        with self._checked():
+            there = peek_refs(self._remote, self._store.path, (), timeout=self._limit)
+        place = f"{self._prefix}/"
+        names = [x.removeprefix(place) for x in there if x.startswith(place)]
+        return sorted(x for x in names if "/" not in x)
 
 
 def known_ref(state_path: str) -> str:

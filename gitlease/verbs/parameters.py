@@ -377,6 +377,7 @@ SettingValue = Annotated[
     str | None, _WORD.but("Set it to this value.", metavar="VALUE", changes=True)
 ]
 UndoRollback = Annotated[bool, _SWITCH.but("Restore the ledger that this clone has seen.")]
+MoveLedger = Annotated[bool, _SWITCH.but("Move the ledger to where the default branch says.")]
 AcceptRollback = Annotated[bool, _SWITCH.but("Accept a rolled-back ledger as it is now.")]
 NewLedger = Annotated[
     bool, _SWITCH.but("Use a ledger of this remote's own in place of the recorded one.")

@@ -165,6 +165,11 @@ It records the ledger's id in the file. Once that is committed, no clone grants 
 ledger, such as that of a fork or a copy. To give a fork or a copy a ledger of its own, use
 --new-ledger there, and commit the file.
 
+To move the ledger to another remote, prefix or layer, first change lease.remote, lease.ref_prefix
+or lease.layer on the default branch. Everybody stays at the former place until one of the ledger's
+admins, or anyone if there are none, uses --move in a clone that has fetched the change. All leases
+go along.
+
 A ledger that was rolled back has lost leases, which could now be granted twice. Agree with the
 others on the remote which history counts. To restore the lost one, use --undo-rollback in a clone
 that reports the rollback. To accept the current one, use --accept-rollback in every clone that
@@ -183,8 +188,11 @@ def init_verb(
     undo_rollback: takes.UndoRollback = False,
     accept_rollback: takes.AcceptRollback = False,
     new_ledger: takes.NewLedger = False,
+    move: takes.MoveLedger = False,
 ) -> Result:
     undo, accept, new = map(door.option, ("undo_rollback", "accept_rollback", "new_ledger"))
+    if move and (undo_rollback or accept_rollback or new_ledger):
+        raise UsageError(f"{door.option('move')} cannot be combined with another choice")
     if undo_rollback and accept_rollback:
         raise UsageError(f"{undo} cannot be combined with {accept}")
     if new_ledger and (undo_rollback or accept_rollback):
@@ -192,13 +200,17 @@ def init_verb(
     workspace, reading = door.workspace, None
     door.ledger.check_holder()
     try:
-        if undo_rollback:
+        if move:
+            reading = wiring.move_ledger(workspace)
+        elif undo_rollback:
             reading = acts.undo_rollback(door.ledger)
         else:
             reading = acts.confirm(door.ledger, rolled_back=accept_rollback, another=new_ledger)
         warnings = reading.warnings
     # A clone that is offline can be set up all the same.
     except Unavailable as error:
+        if move:
+            raise
         later = "the first claim that reaches it will create the ledger"
         warnings = (f"{error.message}; {later}",)
 

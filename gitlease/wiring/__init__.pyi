@@ -19,6 +19,7 @@ from gitlease.wiring.hooks import HookContext as HookContext
 from gitlease.wiring.hooks import has_hooks as has_hooks
 from gitlease.wiring.hooks import open_hooks as open_hooks
 from gitlease.wiring.hooks import probe_answer as probe_answer
+from gitlease.wiring.moving import move_ledger as move_ledger
 from gitlease.wiring.push import land as land
 from gitlease.wiring.push import open_push as open_push
 from gitlease.wiring.push import pool_finisher as pool_finisher

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gitlease import git, tasks
 from gitlease import guard as guards
 from gitlease import store as stores
-from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
@@ -21,17 +21,25 @@ from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.mainline import MainBranch, known_main, learn_main
+from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.places import (
     LAYER,
+    REMOTE,
     USUAL_STATE,
     Located,
+    deciding_remotes,
     is_decided_by_main,
     keep_used,
     locate,
+    main_place,
+    main_place_at,
+    moved,
+    read_place,
     read_used,
+    values_of,
 )
 from gitlease.settings.schema import (
     FILE,
@@ -309,12 +317,15 @@ class LedgerPlace:
         refs = self.refs(time_limit=time_limit, watched=watched)
         facts = None if self.local else self._facts(refs, clock, time_limit)
 
-        def moved() -> None:
+        def on_move() -> None:
             head_moved(self.private)
             self._remember()
 
+        def follow(word: str) -> stores.NewPlace:
+            return self._new_place(word, clock, time_limit)
+
         def state(layer: str) -> StateFolder:
-            return StateFolder(self.state(layer), on_move=moved)
+            return StateFolder(self.state(layer), on_move=on_move)
 
         return stores.RefLedgerStore(
             refs,
@@ -325,6 +336,64 @@ class LedgerPlace:
             facts=facts,
             beside_work=refs,
             elsewhere=self._elsewhere,
+            follow=None if self.located is None else follow,
+        )
+
+    def _new_place(self, word: str, clock: Clock, time_limit: float) -> stores.NewPlace:
+        """Where the ledger goes on that was moved away from here. Raises Invalid.
+
+        Another remote counts only if main names it as well: the ledger is what anyone may write.
+        """
+        located, values = self.located, read_place(word)
+        if located is None or values is None:
+            raise Invalid(f"the ledger was moved to {shown(word)}, which is no place")
+        named = f"{values[PREFIX]}/{values[LAYER]}"
+        if values[REMOTE] != located.values[REMOTE]:
+            asked, repository = located.asked, self.repository
+            main = main_place(repository, deciding_remotes(asked, repository), self.private)
+            # It may have moved on since it was fetched.
+            ref = "" if values_of(main) == values else self.main().ref
+            if ref and (tip := fetched_tip(repository, ref)):
+                main = main_place_at(repository, tip, main.name)
+            if values_of(main) != values:
+                raise Invalid(
+                    f"the ledger was moved to {named}, which {main.name} does not name",
+                    hints=("git fetch",),
+                )
+        now = moved(located, values)
+        # Other layers than the configured one keep their names.
+        layers = {located.values[LAYER]: str(values[LAYER])}
+        layer = layers.get(self.layer, self.layer)
+        place = replace(
+            self,
+            settings=now.settings,
+            location=resolve_remote(now.settings, self.repository),
+            layer=layer,
+            located=now,
+        )
+        if (place.place_name, layer) == (self.place_name, self.layer):
+            raise Invalid(
+                f"the ledger was moved to {named}, and this clone's own settings name the former "
+                "place",
+                hints=("see what names it: gitlease config",),
+            )
+        place._remember(moved=True)
+        refs = place.refs(time_limit=time_limit, layers=layers, objects=self.objects)
+
+        def on_move() -> None:
+            head_moved(self.private)
+            place._remember()
+
+        def state(name: str) -> StateFolder:
+            return StateFolder(place.state(layers.get(name, name)), on_move=on_move)
+
+        return stores.NewPlace(
+            refs,
+            state,
+            f"{place.location.name or without_secrets(place.location.url or '')} ({named})",
+            place._facts(refs, clock, time_limit),
+            refs,
+            place._elsewhere,
         )
 
     @property
@@ -336,8 +405,18 @@ class LedgerPlace:
         last = "" if self.settings.remote_explicit else used.last
         return stores.OtherPlaces(folder, self.key, last, used.names)
 
-    def refs(self, *, time_limit: float, watched: stores.Watched | None = None) -> stores.GitRefs:
-        """The refs on which the ledgers there lie."""
+    def refs(
+        self,
+        *,
+        time_limit: float,
+        watched: stores.Watched | None = None,
+        layers: Mapping[str, str] | None = None,
+        objects: str = "",
+    ) -> stores.GitRefs:
+        """The refs on which the ledgers there lie.
+
+        ``layers`` are called otherwise there, and ``objects`` is another repository for objects.
+        """
         if (url := self.location.url) is None:
             own = os.path.join(self.private, "local.git")
             stores.make_folder(self.private)
@@ -346,9 +425,14 @@ class LedgerPlace:
         else:
             remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
         is_sha256 = url and self.repository.object_format == "sha256"
-        store = stores.PrivateStore(self.objects, stores.SHA256 if is_sha256 else stores.SHA1)
+        id_bytes = stores.SHA256 if is_sha256 else stores.SHA1
+        store = stores.PrivateStore(objects or self.objects, id_bytes)
+
+        def state(layer: str) -> str:
+            return self.state((layers or {}).get(layer, layer))
+
         return stores.GitRefs(
-            remote, store, self.state, prefix, time_limit=time_limit, watched=watched
+            remote, store, state, prefix, time_limit=time_limit, watched=watched, layers=layers
         )
 
     def recorded_id(self) -> str | None:
@@ -421,14 +505,19 @@ class LedgerPlace:
 
     # --- what decided the place -------------------------------------------------------------------
 
-    def _remember(self, *, decided: bool = False) -> None:
-        """Keep in mind that this place was used; ``decided``: its doubt has been settled."""
+    def _remember(self, *, decided: bool = False, moved: bool = False) -> None:
+        """Keep in mind that this place was used; ``decided``: its doubt has been settled.
+
+        ``moved``: the ledger itself named it, and it is not used yet.
+        """
         located = self.located
         if located is None or self.local or self.folder:
             return
         used = read_used(self.private)
         now = replace(used, names={**used.names, self.key: self.place_name})
-        if not self.settings.remote_explicit:
+        if moved:
+            now = replace(now, moved=located.values)
+        elif not self.settings.remote_explicit:
             values = located.values if decided or not located.doubt else used.values
             now = replace(now, last=self.key, values=values)
         if now != used or not used.is_kept:

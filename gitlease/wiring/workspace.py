@@ -87,8 +87,11 @@ class Workspace:
         settings, place, actor = self.settings, self.place, self.actor
 
         watched = Watched()
+        store = place.store(self.clock, time_limit=self.time_limit, watched=watched)
+        if self.identity.no_holder is None:
+            store.opener = actor
         return LedgerSession(
-            place.store(self.clock, time_limit=self.time_limit, watched=watched),
+            store,
             clock=self.clock,
             actor=actor,
             layer=self.layer,
@@ -179,6 +182,12 @@ class Workspace:
         """
         settings = replace(self.settings, tasks=replace(self.settings.tasks, files=()))
         return self._with(place=replace(self.place, folder=folder, settings=settings), alone=True)
+
+    def in_layer(self, layer: str) -> Workspace:
+        """The same person in one layer of the ledger."""
+        if layer == self.layer:
+            return self
+        return self._with(place=self.place.of_layer(layer), alone=True)
 
     def _with(self, **changes: Any) -> Workspace:
         """The same with other fields, and with a ledger of its own."""

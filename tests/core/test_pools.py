@@ -30,7 +30,7 @@ from gitlease.core import (
     FAILED,
     FORMAT,
     LEFT_ALONE,
-    NEWEST_FORMAT,
+    PICKED_FORMAT,
     WAITS,
     WORD,
     Actor,
@@ -103,9 +103,9 @@ def test_format_is_raised_by_the_first_use_only() -> None:
     ledger, _ = step(empty(), claim(JO, edge=True), when=moment(0))
     assert ledger.header.format == FORMAT
     ledger, _ = step(ledger, claim(POOL, "F002", **PICKED), when=moment(1))
-    assert ledger.header.format == NEWEST_FORMAT
+    assert ledger.header.format == PICKED_FORMAT
     ledger, _ = step(ledger, complete(POOL, "F002"), when=moment(2))
-    assert ledger.header.format == NEWEST_FORMAT
+    assert ledger.header.format == PICKED_FORMAT
 
 
 OTHER = Actor(KIM.holder, session="work-2", session_explicit=True)

@@ -34,6 +34,8 @@ OUTCOMES: Mapping[str, frozenset[str]] = {
     "Barrier": frozenset({"barrier"}),
     "Restore": frozenset({"restored"}),
     "DropRecord": frozenset({"dropped"}),
+    "MoveLedger": frozenset({"moved"}),
+    "OpenMoved": frozenset({"opened"}),
     "TakeTicket": frozenset({"waiting"}),
     "LeaveTicket": frozenset({"left"}),
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from gitlease.git import NotPlain, Plain, read_own, read_plain
 
-FORMATS = (1, 2, 3, 4)  # from the third on with what clients of the one before would drop
+FORMATS = (1, 2, 3, 4, 5)  # from the third on with what clients of the one before would drop
 EPOCH_SIZE = 10**12  # tokens of one epoch
 WHOLE = "*"
 HEADER_FIELDS = ("format", "id", "revision", "epoch", "sequence", "policy", "digest", "ring")
@@ -95,6 +95,7 @@ class LedgerHeader:
     policy: LedgerPolicy
     digest: str | None
     ring: tuple[tuple[str, int, str], ...]
+    moved_to: str | None = None
 
     @property
     def token(self) -> int:
@@ -211,7 +212,8 @@ def read_header(data: bytes) -> LedgerHeader:
     if format == 1:
         fields.setdefault("digest", None)  # new in the second format
         fields["ring"] = fields.pop("ring", None)
-    _check_fields(fields, HEADER_FIELDS)
+    moved_to = _maybe(fields, "moved_to") if "moved_to" in fields else None
+    _check_fields({x: y for x, y in fields.items() if x != "moved_to"}, HEADER_FIELDS)
     policy = fields["policy"]
     if not isinstance(policy, dict):
         raise BadForm("policy is not a mapping")
@@ -224,6 +226,7 @@ def read_header(data: bytes) -> LedgerHeader:
         policy=_read_policy(policy),
         digest=_maybe(fields, "digest"),
         ring=tuple(map(_ring_entry, lines.removesuffix(b"\n").split(b"\n"))) if ring else (),
+        moved_to=moved_to,
     )
 
 

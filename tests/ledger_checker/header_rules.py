@@ -24,7 +24,7 @@ def check_header(step: JudgedStep) -> None:
     else:
         if header.ledger_id != before.ledger_id:
             step.breaks("ledger-id", f"the ledger {before.ledger_id} becomes {header.ledger_id}")
-        if header.format < min(before.format, 2) or header.format < before.format == 4:
+        if header.format < min(before.format, 2) or 4 <= before.format > header.format:
             step.breaks("format", f"the format falls from {before.format} to {header.format}")
         _check_revision(step, before, header)
         if header.token < before.token:
@@ -34,8 +34,27 @@ def check_header(step: JudgedStep) -> None:
     _check_digest(step)
     _check_tokens(step)
     if step.declared is not None:
+        _check_move(step)
         _check_outcomes(step)
         _check_policy(step)
+
+
+def _check_move(step: JudgedStep) -> None:
+    """A ledger that was moved goes on at the place that it named, and nowhere else."""
+    was, kinds = step.before and step.before.moved_to, [op.kind for op in step.operations]
+    if was is not None and kinds != ["OpenMoved"]:
+        step.breaks("moved", "it was moved away, and something else is done")
+    to = None
+    for op in step.operations:
+        if op.kind == "OpenMoved" and op.fields.get("at") != was:
+            step.breaks("moved", "it is opened at a place to which it was not moved")
+        if op.kind == "MoveLedger":
+            to = op.fields.get("to")
+            admins = step.policies[0].admins
+            if admins and not step.policies[0].is_admin(op.holder):
+                step.breaks("admin", f"{op.holder} moves the ledger, and is not an admin")
+    if step.header.moved_to != to:
+        step.breaks("moved", "its header names another place than its operations")
 
 
 def _check_first(step: JudgedStep, header: LedgerHeader) -> None:

@@ -32,7 +32,7 @@ from gitlease.core.lease import (
     relation,
     same_person,
 )
-from gitlease.core.ledger import NEWEST_FORMAT, Ledger, Notice, count_token
+from gitlease.core.ledger import PICKED_FORMAT, Ledger, Notice, count_token
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Claim, Event, Operation, Outcome
 from gitlease.core.moves.tickets import give_way, served
@@ -522,7 +522,8 @@ def _granted(
     ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=decision.ttl)
     if op.picked:
         # Older clients would drop the mark, so they must refuse the ledger from now on.
-        ledger = ledger.with_header(replace(ledger.header, format=NEWEST_FORMAT))
+        form = max(ledger.header.format, PICKED_FORMAT)
+        ledger = ledger.with_header(replace(ledger.header, format=form))
     # Tokens grow by construction, unless somebody has set the sequence back by hand (S4).
     if lease.token <= max((x.token for x in decision.displaced), default=0):
         raise Invalid(

@@ -59,9 +59,9 @@ from gitlease.core.lease import (
 from gitlease.core.ledger import (
     EPOCH_SIZE,
     MAX_STEP,
-    NEWEST_FORMAT,
     NOTED,
     NOTICES_KEPT,
+    PICKED_FORMAT,
     Ledger,
     Note,
 )
@@ -652,7 +652,8 @@ def set_policy(ledger: Ledger, op: ops.SetPolicy, moment: Moment) -> tuple[Ledge
     words = ", ".join(f"{key} = {value}" for key, value in op.changes)
     changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
     # Older clients would call such a policy damaged.
-    form = NEWEST_FORMAT if after.abandons_early else ledger.header.format
+    form = ledger.header.format
+    form = max(form, PICKED_FORMAT) if after.abandons_early else form
     state = ledger.with_header(replace(ledger.header, policy=after, format=form))
     return state, Outcome(
         operation=op.id, status="policy_changed", events=(changed,), changed=after != before

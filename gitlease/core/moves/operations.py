@@ -320,6 +320,24 @@ class Restore(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveLedger(Operation):
+    """Ends the ledger at this place, and names where it goes on: for admins once there are any.
+
+    ``to`` is a remote as the project's settings name it (``-``: the usual one), a prefix and a
+    layer.
+    """
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenMoved(Operation):
+    """Goes on with a ledger at the place that its last step named, which must be ``at``."""
+
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropRecord(Operation):
     """Removes a damaged record: for admins."""
 

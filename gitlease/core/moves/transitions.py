@@ -34,7 +34,7 @@ from gitlease.core.lease import (
     standing,
 )
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
-from gitlease.core.moves import claiming, holding, tickets
+from gitlease.core.moves import claiming, holding, moving, tickets
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Event, Operation, Outcome
 from gitlease.core.resources import Issues
@@ -63,6 +63,8 @@ MOVES: Mapping[type[Operation], Move] = {
     ops.Acknowledge: holding.acknowledge,
     ops.Barrier: holding.barrier,
     ops.Restore: holding.restore,
+    ops.MoveLedger: moving.move,
+    ops.OpenMoved: moving.open_moved,
     ops.DropRecord: holding.drop_record,
     ops.TakeTicket: tickets.take,
     ops.LeaveTicket: tickets.leave,
@@ -125,6 +127,7 @@ def apply(
         if known is not None:
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:
+            moving.check_here(state.header, operation)
             if state.header.policy.issues is not Issues.NONE:
                 holding.check_spelling(operation, state.header.policy)
             state, outcome = MOVES[type(operation)](state, operation, moment)
@@ -296,7 +299,12 @@ def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operatio
 
 
 LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
-GOVERNANCE = (ops.Revoke, ops.SetPolicy, ops.DropRecord)  # what only a ledger's admins may
+GOVERNANCE = (
+    ops.Revoke,
+    ops.SetPolicy,
+    ops.DropRecord,
+    ops.MoveLedger,
+)  # what only a ledger's admins may
 KEYED = 40  # characters of an operation's id with a key
 NONCES = 2_000  # records that are searched for the nonce of a new grant
 NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
