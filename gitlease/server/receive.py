@@ -322,6 +322,12 @@ def judge_ledger(objects: GitObjects, old: str, new: str, pusher: Pusher, now_ms
         raise Illegal("damaged", damage.message, hints=damage.hints) from None
 
 
+def check_not_reopened(objects: GitObjects, move: RefMove) -> None:
+    """Raise Illegal if a ledger that was moved away would go on at its former place."""
+    if move.old and move.new and read_ledger(objects, move.old).header.moved_to is not None:
+        raise Illegal("moved", "the ledger was moved away: nothing changes here any more")
+
+
 def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
     # The commits that a push adds, the oldest first: on top of the tip or, as a renewal may be, in
     # its place.
@@ -513,10 +519,38 @@ class _Push:
 
             def judged(move: RefMove = move) -> tuple[()]:
                 layer_of(move.ref, next(x for x in self._prefixes if is_ledger(move.ref, x)))
-                judge_ledger(self._objects, move.old, move.new, self._pusher(), self._now)
+                former = self._former_place(move)
+                if former is None:
+                    check_not_reopened(self._objects, move)
+                old = move.old if former is None else former
+                judge_ledger(self._objects, old, move.new, self._pusher(), self._now)
                 return ()
 
             yield from self._refusals(judged, move.ref)
+
+    def _former_place(self, move: RefMove) -> str | None:
+        """The last state at its former place of a ledger that goes on at a new ref, if it does."""
+        if move.old or not move.new:
+            return None
+        parents = commit_at(self._objects, move.new).parent_ids
+        if len(parents) != 1:
+            return None
+        former = parents[0]
+        there = {x.removeprefix(self._refs.space): id for x, id in self._refs.ids.items()}
+        # It may have ended there in this very push.
+        there |= {x.ref: x.new for x in self._ledgers if x.ref != move.ref}
+        prefixes = self._prefixes
+        places = [x for x, id in there.items() if id == former]
+        places = [x for x in places if any(is_ledger(x, prefix) for prefix in prefixes)]
+        to = read_ledger(self._objects, former).header.moved_to if places else None
+        if to is None:
+            return None
+        _, prefix, layer = [*to.rsplit(" ", 2), "", ""][:3]
+        # Other layers than the configured one keep their names.
+        names = {layer, *(place.rpartition("/")[2] for place in places)}
+        if move.ref not in {f"{prefix}/{name}" for name in names}:
+            raise Illegal("moved", f"the ledger was moved to {printable(to)}, not to {move.ref}")
+        return former
 
     def judge_work(self) -> list[Refusal]:
         """Refuse work that others hold, and ledgers where no work may be one."""

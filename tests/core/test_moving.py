@@ -37,8 +37,8 @@ def test_nothing_is_decided_at_the_former_place() -> None:
         OpenMoved(id=fresh(), actor=JO, at="- refs/other global"),
     ):
         assert code(ledger, operation, moment(1)) == "invalid"
+    batch = [MoveLedger(id=fresh(), actor=KIM, to=PLACE), claim(KIM, "F9")]
     with pytest.raises(Invalid):
-        batch = [MoveLedger(id=fresh(), actor=KIM, to=PLACE), claim(KIM, "F9")]
         apply(BASE, batch, moment(1))
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.remotes import Remote
-from support.repos import commit_file, git, real_clone
+from support.remotes import Remote, Servers
+from support.repos import commit_file, git, real_clone, run_git
 from support.running import Desk, desks_in
+from support.served import serve
 
 pytestmark = pytest.mark.default
 
@@ -159,3 +160,34 @@ def test_place_that_main_does_not_name_is_not_followed(
     git(path_remote.bare, "update-ref", "refs/heads/main", before)
     error = bob.document("claim", "build", expect=7)["error"]
     assert "does not name" in error["message"]
+
+
+def test_server_hook_admits_a_move_and_nothing_else(tmp_path: Path, servers: Servers) -> None:
+    with serve("path", tmp_path / "served", servers) as host:
+        clones = {name: host.person(name).root for name in ("jo", "kim")}
+        jo, kim = (Desk(root, host.env(name)) for name, root in clones.items())
+        commit_file(jo.clone, "README", "x")
+        git(jo.clone, "push", "-q", "origin", "HEAD:main", env=host.env("jo"))
+        git(kim.clone, "fetch", "-q")
+        host.install()
+        jo.document("claim", "deploy", "--ttl", "1h")
+        kim.document("list")
+        jo.document("config", "--ledger", "admins", "jo@example.com")
+        commit_file(jo.clone, FILE, MOVED)
+        git(jo.clone, "push", "-q", "origin", "HEAD:main", env=host.env("jo"))
+        git(kim.clone, "fetch", "-q")
+        kim.document("init", "--move", expect=6)
+        last = host.tip(OLD)
+        jo.document("init", "--move")
+        assert host.tip(OLD) != last
+        assert kim.document("claim", "deploy", expect=1)["error"]["code"] == "held"
+        assert kim.document("claim", "build")["status"] == "claimed"
+        assert jo.document("renew", "deploy")["lease"]["renewals"] == 1
+        # The state that goes on may go nowhere else, and not on at its former place.
+        opened = git(host.bare, "rev-list", "--max-count=1", "--grep=OpenMoved", NEW)
+        for ref in (OLD, "refs/heads/gitlease/other"):
+            pushed = run_git(
+                host.bare, "push", "-q", str(host.bare), f"{opened}:{ref}", env=host.env("jo")
+            )
+            assert "(moved)" in pushed.stderr
+        assert host.tip(OLD) == git(host.bare, "rev-parse", f"{opened}^")
