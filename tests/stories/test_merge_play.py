@@ -31,6 +31,7 @@ class Table:
         lease = host.person("kim").claim("src/auth/", ttl=7_200)
         self.trailer = f"Gitlease: src/auth token={lease.token}"
         # A client believes a token of no stranger's commit: who is in no trailer is a known bot.
+        (self.root / ".git" / "info").mkdir(exist_ok=True)
         (self.root / ".git" / "info" / "exclude").write_text(".gitlease.yaml\n")
         (self.root / ".gitlease.yaml").write_text(f"bots: [{INVENTED}]\n")
 
