@@ -342,7 +342,7 @@ class Hooks:
                 hints=(shlex.join(fetch),),
             )
         blocked = self._is_blocked(report, offline=self._offline != OFF)
-        lost = report.superseded[0].error if report.superseded else None
+        lost = report.superseded[-1].error if report.superseded else None  # the oldest
         return HookDecision(
             blocked=blocked or ((refused or lost) is not None and self._blocks),
             report=report,

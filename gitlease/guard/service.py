@@ -152,8 +152,9 @@ class GuardService:
                     view = Viewpoint(self._actor, head.policy, moment)
                     found += superseded_in(head, store, some, view, makers)
             except GitleaseError as error:
-                why = f"whether {some[0].id[:10]} is superseded is unknown: {error.message}"
-                report = replace(report, warnings=(*report.warnings, why))
+                # What is not known is not taken for a yes.
+                why = f"whether a later lease superseded these commits is unknown: {error.message}"
+                report = replace(report, offline=report.offline or why)
         return replace(report, superseded=tuple(found))
 
     def without_own_work(

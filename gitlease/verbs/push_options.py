@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import UsageError, check_text
+from gitlease.core.lease import MAX_REASON
 from gitlease.push.plan import PushRequest
 
 _FORCING = ("force", "force_if_includes", "force_with_lease")
@@ -44,6 +45,11 @@ def push_request(
         upstream=upstream,
         hooks=hooks,
     )
+
+
+def override_reason(text: str | None) -> str:
+    """Why superseded commits are pushed all the same, ``""`` for no override. UsageError."""
+    return "" if text is None else check_text(text, what="the reason", limit=MAX_REASON)
 
 
 def _words(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:

@@ -8,16 +8,15 @@ from typing import Any
 import click
 
 from gitlease import push, wiring
-from gitlease.core.errors import GitleaseError, UsageError, check_text, hint
+from gitlease.core.errors import GitleaseError, UsageError, hint
 from gitlease.core.frozen import replace
-from gitlease.core.lease import MAX_REASON
 from gitlease.core.work import WorkRef
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import flag, option, verb
 from gitlease.faces.cli.call import Call, tell
 from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.push_options import push_request
+from gitlease.verbs.push_options import override_reason, push_request
 from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
 
 EXITS = (1, 2, 3, *(x for x in LEASE_EXITS if x > 3))
@@ -142,7 +141,7 @@ def push_verb(
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
     fenced, required = wiring.open_push(call.workspace), call.resources(require)
-    reason = "" if override is None else check_text(override, what="the reason", limit=MAX_REASON)
+    reason = override_reason(override)
     try:
         answer = fenced.push(
             request, require=required, dry_run=dry_run, override=reason, tell=output.aside

@@ -29,7 +29,7 @@ from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.verbs.doors import CloneDoor
-from gitlease.verbs.push_options import push_request
+from gitlease.verbs.push_options import override_reason, push_request
 from gitlease.verbs.table import Result
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -97,21 +97,26 @@ class Leases(LeaseVerbs):
         options: Iterable[str] = (),
         hooks: bool = True,
         dry_run: bool = False,
+        override: str | None = None,
     ) -> PushAnswer:
         """Push work and a renewal of its leases in one atomic push: both land, or neither.
 
         Remote and refspecs are those of ``git push``. The leases are your own that cover the
         commits, and those in ``require``; without any it is a plain push, with a warning.
         ``force`` replaces exactly the state that was read; ``options`` are push options for the
-        server. Raises LeaseLost, NotHolder, LeaseHeld if the commits touch what another holds,
-        Denied (with ``refs``) if the remote refuses, Unavailable and UnknownOutcome.
+        server. ``override`` is why commits of superseded leases are pushed all the same, and is
+        recorded. Raises LeaseLost, also for such commits, NotHolder, LeaseHeld if the commits touch
+        what another holds, Denied (with ``refs``) if the remote refuses, Unavailable and
+        UnknownOutcome.
         """
         self._ledger.check_holder()
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
         required = [self._door.resource(word) for word in to_list(require, "require")]
         with self._door.explaining("push"):
-            answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
+            answer = open_push(self._workspace).push(
+                request, require=required, dry_run=dry_run, override=override_reason(override)
+            )
         self.warnings = tuple(answer.warnings)
         return answer
 
