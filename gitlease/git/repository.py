@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from gitlease.core.errors import Invalid, NotARepository
 from gitlease.core.frozen import dataclass, field
 from gitlease.git.files import notes_of, share_clone
-from gitlease.git.run import GitResult, run_git
+from gitlease.git.run import GitResult, allowed_protocols, run_git
 
 TIMEOUT = 10.0
 SHARED = "core.sharedrepository"
@@ -602,7 +602,13 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
         path,
         branch if there else base,
     ]
-    result = ask(repository, *words, timeout=CHECKOUT)
+    # Where a partial clone lacks files of the base, git fetches them now; it asks for no password.
+    online = {
+        "GIT_ALLOW_PROTOCOL": allowed_protocols(os.environ),
+        "GIT_NO_LAZY_FETCH": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    result = ask(repository, *words, timeout=CHECKOUT, env=online)
     if result.code != 0:
         raise Invalid(f"git worktree add {path}: {reason_of(result)}")
     return discover(path)

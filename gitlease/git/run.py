@@ -52,14 +52,19 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     env = {k: v for k, v in environ.items() if k not in _REPOSITORY_VARIABLES}
     env["LC_ALL"] = "C"  # failures are classified by git's messages
     env["GIT_OPTIONAL_LOCKS"] = "0"  # never refresh the user's index
-    # A user's list may forbid more than ours does.
-    allowed = environ.get("GIT_ALLOW_PROTOCOL")
-    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
-    env["GIT_ALLOW_PROTOCOL"] = ":".join(p for p in wanted if p != "ext")  # it runs commands
+    env["GIT_ALLOW_PROTOCOL"] = allowed_protocols(environ)
     # Nobody could answer: without it git waits for a password until its time is up.
     if not _interactive():
         env.setdefault("GIT_TERMINAL_PROMPT", "0")
     return env
+
+
+def allowed_protocols(environ: Mapping[str, str]) -> str:
+    """The transports that git may use, as ``GIT_ALLOW_PROTOCOL`` lists them."""
+    # A user's list may forbid more than ours does.
+    allowed = environ.get("GIT_ALLOW_PROTOCOL")
+    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
+    return ":".join(p for p in wanted if p != "ext")  # it runs commands
 
 
 def local_variables_cleared(environ: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from typing import ClassVar
 
 from gitlease.core.edge import EdgeEdit, Progress, Task
@@ -41,9 +42,11 @@ from gitlease.core.work import read_lines, trailer
 from gitlease.engine import acts
 from gitlease.engine.edges import find_task
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
+from gitlease.engine.ports import TaskProblem
 from gitlease.engine.transaction import fresh_id
 from gitlease.engine.wait import HeadWatcher, WaitQueue
 from gitlease.git.files import Table, Unreadable, notes_of
+from gitlease.git.mainline import ABSENT, MainFile, Presence, read_file_at
 from gitlease.git.message import MessageReading, with_trailers
 from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.pushes import fetch_branch, tracked
@@ -65,7 +68,8 @@ from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_commit import UserGit
 from gitlease.tasks.edit import change_file, edit_task, read_place
 from gitlease.tasks.files import merged
-from gitlease.tasks.scan import MAX_BYTES, printable
+from gitlease.tasks.reading import value_of
+from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 
 TRIES = 25  # times that others may land first
 RACES = 3  # times that the host may say so, and show nothing that moved
@@ -137,7 +141,7 @@ class Lander:
         self._session, self._fenced, self._repository = session, fenced, repository
         self._tasks, self._location, self._main = tasks, location, main
         self._options, self._keep, self._tell = options, keep, tell
-        self._git = UserGit(repository)
+        self._git, self._wanted = UserGit(repository), Wanted(tasks)
         self._replay = Replay(self._git)
         self._watcher = HeadWatcher(session)
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
@@ -234,6 +238,9 @@ class Lander:
             refusal, mine = error, [x for x in had if x.state is State.COMPLETED]
         there = merged(self._repository, self._ref, session.layer, mine)
         task = self._task_at(self._ref) if there or mine else None
+        # Its lease is completed below, which nothing may rest on that could not be read.
+        if refusal is None and there and task is None and (why := self._why_unreadable(self._ref)):
+            raise Invalid(f"{why}, so it is unknown whether {resource} has landed")
         rest = self._replay.between(self._ref, self._head)
         if refusal is not None and task is not None and task.is_done and not rest:
             there = there or mine  # without a trailer, or with one on another branch as well
@@ -278,7 +285,9 @@ class Lander:
         for file in changed:
             if file in tasks and tasks[file].resource == self._resource:
                 self._edge = (file, read_place(git.toplevel, file))
-                refused += [file] * (not self._is_edge_alone(tasks[file], "HEAD", self._edge[1]))
+                refused += [file] * (
+                    not self._is_committed_but_for_edge(tasks[file], self._edge[1])
+                )
         # The move of the branch would drop what is staged and in no commit and no file.
         if staged := self._changed("--cached"):
             refused += sorted((staged.keys() & self._changed().keys()) - {*refused})
@@ -331,6 +340,7 @@ class Lander:
         self._fetch()
         onto = commit_of(self._repository, self._ref)
         tip = self._finished(onto, self._brought(onto))
+        self._check_finished(tip)
         self._take_out_edge()
         self._move(tip)
         self._check()
@@ -427,15 +437,30 @@ class Lander:
         files = self._git.ask(*pair, what="git cannot compare")
         if not self._is_own(data) or task is None or files != os.fsencode(task.file) + b"\0":
             return False
-        return self._is_edge_alone(task, parent, self._blob(f"{commit}:{task.file}"))
+        with suppress(GitleaseError):
+            before, after = (self._text(x, task.file) for x in (parent, commit))
+            return self._is_edge_alone(task, before, after)
+        return False
 
-    def _is_edge_alone(self, task: Task, before: str, after: bytes) -> bool:
+    def _is_committed_but_for_edge(self, task: Task, text: bytes) -> bool:
+        """Return whether a task's text in the work tree is HEAD's, but for the caller's edge."""
+        with suppress(GitleaseError):  # HEAD need not have it
+            return self._is_edge_alone(task, self._git.checked_out("HEAD", task.file), text)
+        return False
+
+    def _is_edge_alone(self, task: Task, before: bytes, after: bytes) -> bool:
         """Return whether a task's file is as it was before, but for an edge of the caller."""
         word = self._session.edges.rules.word(Progress.DONE)
         with suppress(GitleaseError):
-            old = self._blob(f"{before}:{task.file}")
-            return self._edited(task, old, word) == self._edited(task, after, word)
+            return self._edited(task, before, word) == self._edited(task, after, word)
         return False
+
+    def _text(self, commit: str, file: str) -> bytes:
+        """A file of a commit, through the filters of a checkout. Raises Invalid."""
+        found = read_file_at(self._repository, commit, file, limit=MAX_BYTES)
+        if found.presence is not Presence.KNOWN:
+            raise Invalid(found.why or f"{printable(file)} is not in {commit[:10]}")
+        return found.data
 
     def _blob(self, name: str) -> bytes:
         try:
@@ -474,19 +499,77 @@ class Lander:
 
     def _finished_tree(self, tip: str) -> str | None:
         """The tree of a commit with its task finished in the task file; None if it is finished."""
-        task, actor = self._task_at(tip), self._session.actor
+        task = self._task_at(tip)
         if task is None:
             return None
-        known = self._session.known_records(self._resource)
-        # Where others work on other scopes of it, only the caller's part is done.
-        others = any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
+        others = self._is_shared()
         word = self._session.edges.rules.word(Progress.DONE)
         entry = self._git.committed(tip, [task.file])[task.file]
-        old = self._blob(f"{tip}:{task.file}")
-        new = self._edited(task, old, None if others or task.is_done else word)
-        if new == old:
+        old, text = self._blob(f"{tip}:{task.file}"), self._text(tip, task.file)
+        new = self._edited(task, text, None if others or task.is_done else word)
+        if new == text:
             return None
-        return self._git.tree(tip, {task.file: replace(entry, blob=self._git.write([new])[0])})
+        # What git has of a file with a filter need not be readable.
+        blob = self._git.write([new])[0] if text == old else self._git.write_added(task.file, new)
+        return self._git.tree(tip, {task.file: replace(entry, blob=blob)})
+
+    def _is_shared(self) -> bool:
+        """Return whether others work on other scopes of the task, which is not done then."""
+        actor, known = self._session.actor, self._session.known_records(self._resource)
+        return any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
+
+    def _check_finished(self, tip: str) -> None:
+        """Raise Invalid unless a checkout of this commit has the task done, and nobody on it."""
+        task, name = self._task_at(tip), self._resource.text
+        people, holder = self._session.edges.rules.people, self._session.actor.holder
+        if task is not None:
+            mine = [x for x in task.assigned if people.is_mine(x, holder)]
+            if not mine and (task.is_done or self._is_shared()):
+                return
+            state = f"assigned to {mine[0]}" if mine else shown(task.status)
+            raise self._unclear(f"{printable(task.file)} would still say that {name} is {state}")
+        if why := self._why_unreadable(tip):
+            raise self._unclear(why)
+        if self._file and self._file_at(self._head) is ABSENT:  # else the work has removed it
+            raise Invalid(
+                f"not in git, so it would not land as done: {printable(self._file)}",
+                hints=("commit it, and land then",),
+            )
+
+    def _unclear(self, why: str) -> Invalid:
+        hints: tuple[str, ...] = ()
+        if self._file and self._file.isprintable():
+            words = shlex.join(["git", "check-attr", "filter", "--", self._file])
+            hints = (f"a filter may change it on the way: {words}",)
+        return Invalid(f"{why}: nothing has landed", hints=hints)
+
+    @cached_property
+    def _file(self) -> str:
+        """The task's file in the work tree, ``""`` if there is none."""
+        task = find_task(self._session.edges.files.read(), self._resource, lenient=True)
+        return "" if task is None else task.file
+
+    def _why_unreadable(self, ref: str) -> str:
+        """Why a ref's task cannot be read; ``""`` if it can, or if its file is not there."""
+        found = self._file_at(ref)
+        if found.presence is not Presence.KNOWN:
+            return found.why
+        value = value_of(found.data, file=self._file, tasks=self._tasks, wanted=self._wanted)
+        if isinstance(value, TaskProblem):
+            return value.message
+        return "" if value is not None else f"{printable(self._file)} is no task in a checkout"
+
+    def _file_at(self, ref: str) -> MainFile:
+        """The task's file at a ref, as a checkout would write it."""
+        if not self._file:
+            return ABSENT
+        commit = commit_of(self._repository, ref)
+        found = read_file_at(self._repository, commit, self._file, limit=MAX_BYTES)
+        if found.presence is Presence.UNKNOWN:
+            # git itself fetches what a partial clone lacks.
+            self._git.run("cat-file", "-s", f"{commit}:{self._file}")
+            found = read_file_at(self._repository, commit, self._file, limit=MAX_BYTES)
+        return found
 
     def _edited(self, task: Task, data: bytes, status: str | None) -> bytes:
         """The bytes of a task's file with this status, and without the caller's name."""
@@ -496,7 +579,13 @@ class Lander:
         return edit_task(data, file=task.file, tasks=self._tasks, edit=edit, of=task.resource)
 
     def _task_at(self, ref: str) -> Task | None:
-        return find_task(self._session.edges.files.read(ref), self._resource, lenient=True)
+        task = find_task(self._session.edges.files.read(ref), self._resource, lenient=True)
+        if task is None and (found := self._file_at(ref)).presence is Presence.KNOWN:
+            file, wanted = self._file, self._wanted
+            value = value_of(found.data, file=file, tasks=self._tasks, wanted=wanted)
+            if isinstance(value, Task) and value.resource == self._resource:
+                return value
+        return task
 
     # --- the work tree --------------------------------------------------------------------------
 

@@ -166,6 +166,16 @@ class UserGit:
             words = ("hash-object", "-w", "--no-filters", "--", *names)
             return self.ask(*words, what="git did not write the edge").decode().split()
 
+    def write_added(self, file: str, data: bytes) -> str:
+        """Write the blob that ``git add`` would make of a file's text, with its filters; its id."""
+        with TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
+            name = os.path.join(folder, "text")
+            with open(name, "wb") as opened:
+                opened.write(data)
+            words = ("hash-object", "-w", f"--path={file}", "--", name)
+            what = f"git did not store {printable(file)}"
+            return self.ask(*words, what=what, timeout=CHECKOUT).decode().strip()
+
     def tree(self, head: str, new: Mapping[str, IndexEntry]) -> str:
         """Write the tree of a commit with other entries for some of its files; its id."""
         what, plain = "git did not write the edge", _PLAIN_INDEX
