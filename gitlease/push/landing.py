@@ -653,11 +653,40 @@ class Lander:
             if self._replace(file, self._plain, edge):
                 return ""
             return f"{printable(file)} changed meanwhile and is kept as it is, without your edge"
+        with suppress(GitleaseError, OSError):
+            if told := self._go_back_around_file():
+                return told
         kept = f"{name} stays as it is, and was at {was} before"
         with suppress(GitleaseError):
             if changed := self._changed("HEAD"):
                 return f"changed meanwhile and kept: {listed([*changed])}; so {kept}"
         return kept
+
+    def _go_back_around_file(self) -> str:
+        """Restore all but the task's file, which was written to, and merge that with its old text.
+
+        Returns a sentence about it; ``""`` if nothing was done. Raises Invalid.
+        """
+        git, file, tip = self._git, self._file, self._at
+        here = git.committed(tip, [file]) if file else {}
+        if file not in here or file not in self._changed("HEAD"):
+            return ""
+        # To git the file is the same in both commits, so that a move between them leaves it alone.
+        tree = git.tree(self._head, here)
+        words = ("commit-tree", "-p", self._head, "-m", f"Finish {self._resource}", tree)
+        beside = git.ask(*words, what="git did not make the commit").decode().strip()
+        landing = git.checked_out(tip, file)
+        self._move(beside)
+        git.ask("reset", "-q", "--soft", self._head, what="git cannot move the branch")
+        self._at = self._head
+        words = ("-c", "reset.quiet=false", "reset", "HEAD", "--", file)
+        git.ask(*words, what="git cannot read the work tree")
+        before = self._edge[1] if self._edge is not None else git.checked_out("HEAD", file)
+        found, told = read_place(git.toplevel, file), f"{printable(file)} changed meanwhile:"
+        merged = git.merged_text(found, landing, before)
+        if merged is not None and self._replace(file, found, merged):
+            return f"{told} the change is kept beside what was there before"
+        return f"{told} it is kept as it is, with the task as it would have landed"
 
     def _check(self) -> None:
         """Run the check, and keep the place in line meanwhile. Raises CheckFailed."""

@@ -176,6 +176,16 @@ class UserGit:
             what = f"git did not store {printable(file)}"
             return self.ask(*words, what=what, timeout=CHECKOUT).decode().strip()
 
+    def merged_text(self, ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
+        """Merge two texts that were changed from a third; None where both changed the same."""
+        with TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
+            names = [os.path.join(folder, x) for x in ("ours", "base", "theirs")]
+            for name, data in zip(names, (ours, base, theirs), strict=True):
+                with open(name, "wb") as file:
+                    file.write(data)
+            result = self.run("merge-file", "-p", "-q", *names)
+        return result.out if result.code == 0 and not result.timed_out else None
+
     def tree(self, head: str, new: Mapping[str, IndexEntry]) -> str:
         """Write the tree of a commit with other entries for some of its files; its id."""
         what, plain = "git did not write the edge", _PLAIN_INDEX

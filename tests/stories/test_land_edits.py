@@ -35,17 +35,51 @@ def before(patch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> N
     patch.setattr(landing.Lander, name, instead)
 
 
-def test_what_a_failed_check_wrote_into_the_task_file_is_kept(landings: Landings) -> None:
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_a_failed_check_wrote_into_the_task_file_is_kept(
+    landings: Landings, *, committed: bool
+) -> None:
     jo = landings.jo
     jo.begins()
+    if committed:
+        jo.git("commit", "-qam", "the edge")
+    text, tip = jo.file.read_text(), jo.git("rev-parse", "topic")
     with pytest.raises(landing.CheckFailed) as caught:
         jo.land(check=("sh", "-c", f"{WRITES}; exit 1"))
-    assert jo.file.read_text().endswith(NOTE)
+    assert (jo.file.read_text(), jo.git("rev-parse", "topic")) == (text + NOTE, tip)
+    assert jo.git("status", "--porcelain") == " M tasks/F001.md"
     assert "tasks/F001.md" in " ".join(caught.value.hints)
     assert jo.states == {"F001": "active"}
     jo.git("commit", "-qam", "the note")
     assert jo.land().commits
     assert landings.on_main("tasks/F001.md").endswith(NOTE.strip())
+
+
+def test_what_a_failed_check_wrote_over_the_edge_is_kept_as_it_is(landings: Landings) -> None:
+    jo = landings.jo
+    jo.begins()
+    tip = jo.git("rev-parse", "topic")
+    with pytest.raises(landing.CheckFailed) as caught:
+        jo.land(check=("sh", "-c", "sed -i s/done/blocked/ tasks/F001.md; exit 1"))
+    assert "status: blocked" in jo.file.read_text()
+    assert jo.git("rev-parse", "topic") == tip
+    assert "tasks/F001.md" in " ".join(caught.value.hints)
+
+
+def test_where_other_files_are_in_the_way_the_branch_stays(
+    landings: Landings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jo, kim = landings.jo, landings.kim
+    kim.git("commit", "-q", "--allow-empty", "-m", "others")
+    (kim.root / "README").write_text("other\n")
+    kim.git("commit", "-qam", "readme")
+    kim.git("push", "-q", "origin", "HEAD:main")
+    jo.begins()
+    with pytest.raises(landing.CheckFailed) as caught:
+        jo.land(check=("sh", "-c", f"{WRITES}; echo mine >>README; exit 1"))
+    assert jo.file.read_text().endswith(NOTE)
+    assert (jo.root / "README").read_text() == "other\nmine\n"
+    assert "README, tasks/F001.md" in " ".join(caught.value.hints)
 
 
 def test_what_was_written_until_an_overtaken_landing_succeeded_is_kept(
