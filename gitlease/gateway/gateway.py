@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
-from gitlease.core.errors import GitleaseError, LeaseLost, UnknownOutcome
+from gitlease.core.errors import GitleaseError, LeaseLost, UnknownOutcome, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
@@ -260,6 +260,7 @@ class NoInbox:
 
 FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
 FEW_RENEWALS, MOST_RENEWALS = 250, 10_000  # deferred: looked through first, and kept at most
+MOST_LAYERS = 256  # of one gateway, besides its own
 WORTHWHILE = 0.9  # share of its time above which a deferred renewal is not pushed
 
 
@@ -288,8 +289,43 @@ class Gateway:
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
         self.lock_ttl: int | None = None  # seconds of Git LFS's locks; None: they last
         self.lfs_objects: str | None = None  # the address of the server that has its objects
-        self._deferred = _DeferredRenewals()
-        self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
+        self._layers = _Layers()
+        self._begin(actor)
+
+    def _begin(self, actor: Actor) -> None:
+        self._actor, self._deferred = actor, _DeferredRenewals()
+        self.joiner = Joiner(
+            self.store.inner,
+            clock=self.clock,
+            actor=actor,
+            layer=self.layer,
+            on_step=self._stepped,
+        )
+
+    def in_layer(self, layer: str | None) -> Gateway:
+        """The gateway to another layer of this ledger, with steps of its own; None: the same.
+
+        Raises UsageError beyond ``MOST_LAYERS``.
+        """
+        if layer is None or layer == self.layer:
+            return self
+        with self._layers.lock:
+            if (known := self._layers.opened.get(layer)) is None:
+                if len(self._layers.opened) >= MOST_LAYERS:
+                    raise UsageError(f"this gateway has {MOST_LAYERS} layers open: use one of them")
+                known = copy.copy(self)
+                known.layer = layer
+                known._begin(self._actor)
+                known.settle()
+                self._layers.opened[layer] = known
+        other = copy.copy(known)
+        # What this request has seen of the remote.
+        other.store = self.store
+        return other
+
+    def other_layers(self) -> list[str]:
+        """The further layers that were asked for here."""
+        return [x for x in self._layers.opened if x != self.layer]
 
     def since_now(self) -> Gateway:
         """The gateway for one request: its answers rest on looks that begin after this call."""
@@ -448,6 +484,8 @@ class Gateway:
     def close(self) -> None:
         """Answer pending requests, and take no more."""
         self.joiner.close()
+        for other in list(self._layers.opened.values()):
+            other.joiner.close()
 
     def settle(self) -> None:
         """Settle an earlier process's pending steps: its clients repeat requests by their keys."""
@@ -456,6 +494,13 @@ class Gateway:
                 self.store.inner.settle(pending, self.store.fetch(self.layer))
             except GitleaseError:
                 return  # the remote cannot be asked now
+
+
+class _Layers:
+    """The gateways to the further layers of a ledger."""
+
+    def __init__(self) -> None:
+        self.opened, self.lock = dict[str, Gateway](), Lock()
 
 
 @dataclass(frozen=True, slots=True)

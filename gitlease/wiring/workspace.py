@@ -175,6 +175,12 @@ class Workspace:
             patience=patience,
         )
 
+    def in_layer(self, layer: str | None) -> Workspace:
+        """The same person in another layer, which the caller names; None: in this one."""
+        if layer is None or layer == self.layer:
+            return self
+        return self._with(place=self.place.of_layer(layer))
+
     def as_machine(self, folder: str) -> Workspace:
         """The same person on another machine: a clone that knows nothing, and has no task files.
 

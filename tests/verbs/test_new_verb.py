@@ -139,6 +139,6 @@ def test_a_verb_in_three_places_is_at_every_door(
     assert "--reason" in found["options"][1]
     assert (found["method"], found["log"]) == ([], ["AGAIN", "HELLO"])
     assert (found["awaited"], found["connection"]) == (True, True)
-    assert found["fields"] == [["resource", "text", "reason", "session"]]
+    assert found["fields"] == [["resource", "text", "reason", "session", "layer"]]
     assert found["openapi"] == "Leave a note in capitals."
     assert list(found["tool"]) == ["resources", "text", "reason"]

@@ -27,6 +27,7 @@ from gitlease.core.resources import (
     any_overlap,
     check_braces,
     fold,
+    parse_layer,
     parse_resource,
     word_anywhere,
 )
@@ -107,8 +108,13 @@ class GatewayDoor(Door):
         key: str | None = None,
         check: Callable[[], None] = lambda: None,
         follower: Follower | None = None,
+        begun: bool = False,
     ) -> None:
-        """``key`` makes a repeated request known; ``check`` raises once it may not go on."""
+        """``key`` makes a repeated request known; ``check`` raises once it may not go on.
+
+        ``begun``: the session is one of this request, which the caller does not know yet.
+        """
+        self._begun = begun
         self.gateway, self._key, self.alone = gateway, key or "", session is not None
         self._check, self._follower = check, follower
         self._ledger = gateway.session(caller.email, session, key=key, check=check)
@@ -123,6 +129,20 @@ class GatewayDoor(Door):
 
     def resources(self, words: Iterable[Any], *, claiming: bool = False) -> list[Resource]:
         return [self.resource(word) for word in words]
+
+    def granted(self, answer: Answer) -> Sequence[str]:
+        if not self._begun or not answer.leases:
+            return ()
+        return (f"name the session {self.ledger.actor.session} to renew, extend or release this",)
+
+    def every_ledger(self) -> Sequence[LedgerSession]:
+        # Only what this gateway was asked for can be held through it.
+        others = [self.gateway.in_layer(x) for x in self.gateway.other_layers()]
+        actor = self.ledger.actor
+        return [
+            self.ledger,
+            *(x.session(actor.holder, actor.session) for x in others if x.held(actor.holder)),
+        ]
 
     def paths(self, words: Iterable[Any]) -> list[Resource]:
         return [self.resource(f"path:{read_text(self, word, 'paths')}") for word in words]
@@ -472,18 +492,21 @@ class ApiRoute:
                 if given[name] not in ("true", "false"):
                     raise UsageError(f"{name} must be true or false")
                 given[name] = given[name] == "true"
-        session = given.get("session")
+        session, layer = given.get("session"), given.get("layer")
         if session is not None:
             read_text(None, session, "session")
+        if layer is not None:
+            layer = parse_layer(read_text(None, layer, "layer"))
         door = GatewayDoor(
-            request.gateway,
+            request.gateway.in_layer(layer),
             request.caller,
             session_in(request.headers, session),
             key=request.key,
             check=request.check,
         )
         values = read_values(self.fields, door, given, what=what)
-        values.pop("session", None)
+        for name in _PLACE:
+            values.pop(name, None)
         return self.answer(request, door, values)
 
 
@@ -492,7 +515,11 @@ def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:
     return Parameter(kind=kind, about=about, required=required, default=default)
 
 
-_SESSION = {"session": _field(TEXT, "The session of the token's holder; also as Gitlease-Session.")}
+_LAYER = {"layer": _field(TEXT, "The layer whose ledger is meant (default: the gateway's own).")}
+_PLACE = {
+    "session": _field(TEXT, "The session of the token's holder; also as Gitlease-Session."),
+    **_LAYER,
+}
 
 
 def _capped(name: str, declared: Parameter) -> Parameter:
@@ -536,7 +563,7 @@ def _of_verb(
         path=path,
         name=name or verb,
         summary=declared.help.partition("\n\n")[0].replace("\n", " "),
-        fields=_parameters(verb, path) | _SESSION,
+        fields=_parameters(verb, path) | _PLACE,
         answer=lambda request, door, values: carry_out(
             request, door, declared, {**given, **values}
         ),
@@ -618,6 +645,7 @@ _LIST = {
     "path": _field(TEXT, "Only leases that cover this path."),
     "cursor": _field(TEXT, "The next_cursor of the page before."),
     "limit": _capped("limit", _field(NUMBER, "The most to return: 1 to 1000 (default: 200).")),
+    **_LAYER,
 }
 ROUTES: tuple[ApiRoute, ...] = (
     _of_verb("PUT", LEASE, "claim"),
@@ -640,7 +668,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     _of_door("GET", LEASES, "list", list_leases, _LIST),
     _of_door(
         *("POST", "/v1/check", "check", check_paths),
-        {"paths": _field(PATHS, "Paths about to be changed.", required=True)} | _SESSION,
+        {"paths": _field(PATHS, "Paths about to be changed.", required=True)} | _PLACE,
     ),
     _of_verb("GET", "/v1/tasks", "queue", "tasks", given={"all": True}),
     _of_verb("GET", "/v1/history/{key}", "log", "history"),

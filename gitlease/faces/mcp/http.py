@@ -3,8 +3,9 @@
 A session of the protocol is a session of the token's holder. When it ends, or ``GRACE`` seconds
 after its stream of notifications has closed for good, what was claimed in it is let go. A session
 that the client names itself, by the header or as a Codex thread, may outlive that. The protocol's
-newest version has no sessions: such a client claims nothing that its token holds already, unless it
-names a session.
+newest version has no sessions: each claim of such a client begins one, unless it names one. The
+answer names it, and so does a later renewal or release: without a session, a client may be any of
+those with its token.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from gitlease.core.errors import Denied, GitleaseError, Unavailable
+from gitlease.core.errors import Denied, GitleaseError, Unavailable, UsageError
 from gitlease.engine.sessions import end_session
+from gitlease.engine.transaction import fresh_id
 from gitlease.faces.http.events import LOOK, OpenStreams
 from gitlease.faces.http.request_handler import (
     MOST_BYTES,
@@ -42,7 +44,7 @@ from gitlease.faces.http.request_handler import (
     without_paths,
 )
 from gitlease.faces.http.routes import GatewayDoor
-from gitlease.faces.mcp.server import Backend, LeaseServer, thread_of
+from gitlease.faces.mcp.server import AskedPlace, Backend, LeaseServer, thread_of
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Token
@@ -61,7 +63,8 @@ class ClientSession:
 
     def __init__(self, token: Token, id: str) -> None:
         self.token, self.name = token, f"mcp:{hashlib.sha256(id.encode()).hexdigest()[:12]}"
-        self.claimed, self.streamed, self.ended = False, False, False
+        self.streamed, self.ended = False, False
+        self.layers = set[str]()  # in which it may have claimed something
         self.open, self.seen = 0, time.monotonic()
 
     def gone_since(self) -> float | None:
@@ -122,23 +125,26 @@ class ClientSessions:
             self._let_go(session)
 
     def _let_go(self, session: ClientSession) -> None:
-        if session.claimed:
-            session.claimed = False
+        if session.layers:
             # In the background: it pushes, and no request waits for it.
             asyncio.get_running_loop().run_in_executor(None, self.run_out, session)
 
     def run_out(self, session: ClientSession) -> None:
         """Let go of what was claimed in a session; a failure is only logged."""
-        try:
-            end_session([self._gateway.session(session.token.email, session.name)])
-        except GitleaseError as error:
-            logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
+        layers, session.layers = session.layers, set()
+        for layer in layers:
+            try:
+                gateway = self._gateway.in_layer(layer)
+                end_session([gateway.session(session.token.email, session.name)])
+            except GitleaseError as error:
+                logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
 
 class GatewayBackend(Backend):
     """The leases behind a gateway, for the holders of its tokens."""
 
     in_clone = False
+    place = ("layer", "session")
 
     def __init__(
         self,
@@ -152,17 +158,34 @@ class GatewayBackend(Backend):
 
     @contextlib.contextmanager
     def caller(
-        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
+        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, place: AskedPlace
     ) -> Iterator[GatewayDoor]:
         token: Token = request.scope[CALLER]
-        if writes and "write" not in token.scopes:
+        if place.writes and "write" not in token.scopes:
             raise Denied(f"the token {token.name} has no write access")
+        gateway = self._handler.gateway.since_now().in_layer(place.layer)
         # Unless it names one, each client has its own: two with one token exclude each other.
-        session = session_in(request.headers) or session_of_thread(thread_of(meta))
+        begun = False
+        session = place.session or session_in(request.headers)
+        session = session or session_of_thread(thread_of(meta))
         client = self._sessions.of(request.headers) if session is None else None
         if client is not None:
             session = client.name
-            client.claimed = client.claimed or writes
+            if place.writes:
+                client.layers.add(gateway.layer)
+        elif session is None and place.writes:
+            # The protocol's newest version has no sessions: nothing else tells which leases of the
+            # token's holder are this client's.
+            if place.own:
+                raise UsageError(
+                    "this client names no session, so its leases cannot be told from those of "
+                    "others with its token",
+                    hints=(
+                        "add the session that your claim answered with",
+                        "or have the client send it as the header Gitlease-Session",
+                    ),
+                )
+            session, begun = f"mcp-{fresh_id()[:12]}", True
 
         # Before each step: it is made only while the token is good and the client there.
         def check() -> None:
@@ -172,13 +195,15 @@ class GatewayBackend(Backend):
                 raise Unavailable("this gateway is being stopped", hints=("try again",))
             self._handler.access.check_still_valid(request.headers)
 
-        gateway = self._handler.gateway.since_now()
         try:
-            yield GatewayDoor(gateway, token, session, check=check, follower=self._follower)
+            yield GatewayDoor(
+                gateway, token, session, check=check, follower=self._follower, begun=begun
+            )
         except Refused as refused:
             raise Denied(refused.message) from None
         finally:
-            if client is not None and client.ended:
+            if client is not None and client.ended and place.writes:
+                client.layers.add(gateway.layer)
                 self._sessions.run_out(client)
 
     def words(self, text: str) -> str:

@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from gitlease import __version__
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError, around
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.resources import parse_layer
 from gitlease.settings.identity import THREADED
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import LONGEST_WAIT, steps_after
@@ -32,6 +33,7 @@ from gitlease.verbs.table import (
     HTTP,
     SWITCH,
     TABLE,
+    TEXT,
     TOOL,
     Called,
     Details,
@@ -41,6 +43,7 @@ from gitlease.verbs.table import (
     check_encodes,
     check_names,
     find_verb,
+    read_text,
     read_values,
 )
 
@@ -64,7 +67,7 @@ class ToolCaller(Door, Protocol):
 class LeaseTool:
     """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent.
 
-    ``in_clone``: only for callers in a clone.
+    ``in_clone``: only for callers in a clone. ``own``: it is about leases that the caller has.
     """
 
     name: str
@@ -75,6 +78,7 @@ class LeaseTool:
     destroys: bool = False
     again: bool = False
     in_clone: bool = False
+    own: bool = False
 
     def only_reads(self, arguments: Mapping[str, Any]) -> bool:
         """Return whether a call with these arguments changes no lease."""
@@ -255,6 +259,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             takes=_takes("renew"),
             act=_renew,
             again=True,
+            own=True,
         ),
         LeaseTool(
             name="extend",
@@ -262,6 +267,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             takes=_takes("extend"),
             act=lambda caller, **values: _with_tokens(_of_verb("extend", caller, **values)),
             again=True,
+            own=True,
         ),
         LeaseTool(
             name="release",
@@ -274,6 +280,7 @@ TOOLS: Mapping[str, LeaseTool] = {
             act=_release,
             destroys=True,
             again=True,
+            own=True,
         ),
         LeaseTool(
             name="next",
@@ -430,6 +437,43 @@ LISTENERS = 128  # streams of notifications, each with a thread that follows the
 Asked = ServerRequestContext[Any, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPlace:
+    """Where a call acts, by its own arguments: in a ``layer``, and in a ``session``.
+
+    ``writes``: it may change leases; ``own``: it is about leases that the caller has.
+    """
+
+    writes: bool
+    own: bool = False
+    layer: str | None = None
+    session: str | None = None
+
+    @classmethod
+    def of(cls, tool: LeaseTool, arguments: Mapping[str, Any]) -> AskedPlace:
+        """The place of a call. Raises UsageError for an invalid layer or session."""
+        layer, session = (arguments.get(name) for name in PLACE)
+        return cls(
+            writes=not tool.only_reads(arguments),
+            own=tool.own,
+            layer=None if layer is None else parse_layer(read_text(None, layer, "layer")),
+            session=None if session is None else read_text(None, session, "session"),
+        )
+
+
+PLACE: Parameters = {
+    "layer": Parameter(kind=TEXT, tool="Another ledger than the usual one."),
+    "session": Parameter(kind=TEXT, tool="As your claim named it."),
+}
+
+
+def _place_of(tool: LeaseTool, name: str) -> Parameter:
+    """The parameter of a tool for its place, described only where it matters most."""
+    # Models pay for the list of tools with each conversation.
+    described = tool.own if name == "session" else tool.name == "claim"
+    return PLACE[name] if described else replace(PLACE[name], tool="")
+
+
 class Backend(Protocol):
     """The leases that a server serves: those of a clone, or those behind a gateway.
 
@@ -437,14 +481,20 @@ class Backend(Protocol):
     """
 
     in_clone: bool = True
+    place: Sequence[str] = ("layer",)
+    """The arguments by which a call says where it acts."""
 
     @property
     def tools(self) -> Mapping[str, LeaseTool]:
         """The tools that are offered here."""
-        return {name: x for name, x in TOOLS.items() if self.in_clone or not x.in_clone}
+        offered = {name: x for name, x in TOOLS.items() if self.in_clone or not x.in_clone}
+        return {
+            name: replace(x, takes=x.takes | {y: _place_of(x, y) for y in self.place})
+            for name, x in offered.items()
+        }
 
     def caller(
-        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
+        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, place: AskedPlace
     ) -> AbstractContextManager[ToolCaller]:
         """The caller of a request, for the duration of the call; ``woken`` ends its waits.
 
@@ -542,7 +592,7 @@ class LeaseServer:
         meta = dict[str, Any](asked.meta or {})
         try:
             with self._backend.caller(
-                meta, asked.request, threading.Event(), writes=False
+                meta, asked.request, threading.Event(), AskedPlace(writes=False)
             ) as caller:
                 status = TOOLS["status"].act(caller, **ABOUT[uri][1])
         except GitleaseError as error:
@@ -594,7 +644,8 @@ class LeaseServer:
 
         meta = dict[str, Any](asked.meta or {})
         try:
-            with self._backend.caller(meta, asked.request, woken, writes=False) as caller:
+            place = AskedPlace(writes=False)
+            with self._backend.caller(meta, asked.request, woken, place) as caller:
                 caller.follow(tell)
         except InterruptedError:
             return
@@ -667,10 +718,10 @@ class LeaseServer:
             check_encodes(arguments, "the arguments have")
             # The SDK ignores unknown arguments: a mistyped option would claim on other terms.
             check_names(tool.takes, arguments, what=tool.name)
-            writes = not tool.only_reads(arguments)
-            with self._backend.caller(meta, asked.request, woken, writes=writes) as caller:
+            place = AskedPlace.of(tool, arguments)
+            with self._backend.caller(meta, asked.request, woken, place) as caller:
                 values = read_values(tool.takes, caller, arguments, what=tool.name)
-                done = tool.act(caller, **values)
+                done = tool.act(caller, **{x: y for x, y in values.items() if x not in PLACE})
                 words = self._backend.words
                 refusals = [put_in_words(error, words) for error in done.refused]
                 done = replace(done, refused=refusals, warnings=[*map(words, done.warnings)])

@@ -34,7 +34,7 @@ from gitlease.engine.sessions import run_out
 from gitlease.engine.stepping import in_every
 from gitlease.engine.transaction import fresh_id
 from gitlease.engine.watch import Watcher
-from gitlease.faces.mcp.server import Backend, LeaseServer, ToolCaller, thread_of
+from gitlease.faces.mcp.server import AskedPlace, Backend, LeaseServer, ToolCaller, thread_of
 from gitlease.guard.rules import renew_at
 from gitlease.guard.service import renew_known, retry_interval
 from gitlease.runs.heartbeat import at_the_end
@@ -69,6 +69,16 @@ def held_by(workspace: Workspace, grants: Mapping[str, LeaseView]) -> dict[str, 
     known = {x.lease_id: x.session for x in view.leases if holder_has(x, view.moment)}
     named = {x: lease.session for x, lease in dict(grants).items() if lease.session is not None}
     return {x: session for x, session in named.items() if session == known.get(x)}
+
+
+def _by_layer(
+    workspace: Workspace, grants: Mapping[str, LeaseView]
+) -> list[tuple[Workspace, dict[str, LeaseView]]]:
+    """Some leases by their layers, of which the workspace's own is always one."""
+    found: dict[str, dict[str, LeaseView]] = {workspace.layer: {}}
+    for lease_id, view in grants.items():
+        found.setdefault(view.layer, {})[lease_id] = view
+    return [(workspace.in_layer(layer), some) for layer, some in found.items()]
 
 
 class CloneCaller(ToolCaller, WorkTreeDoor):
@@ -168,14 +178,14 @@ class CloneBackend(Backend):
 
     @contextlib.contextmanager
     def caller(
-        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
+        self, meta: Mapping[str, Any], request: Any, woken: threading.Event, place: AskedPlace
     ) -> Iterator[CloneCaller]:
         with self._counted(woken):
             thread = thread_of(meta)
             opened = self._open(thread)
             self._last_call = opened.workspace.ledger.clock.now()
             clock = opened.workspace.waking_clock(woken)
-            workspace = opened.workspace.again(clock=clock)
+            workspace = opened.workspace.again(clock=clock).in_layer(place.layer)
             grants = self._grants.setdefault(thread, {})
             try:
                 yield CloneCaller(workspace, grants, self._renewed.setdefault(thread, set()))
@@ -227,15 +237,17 @@ class CloneBackend(Backend):
                 continue
             now, last = workspace.ledger.clock.now(), self._last_call or Instant(0, 0, "")
             if last.elapsed_at_most(now) > workspace.settings.mcp_keep * MS:
-                ended = run_out(at_the_end(workspace, tended), tended)
-                for lease_id in tended:
-                    grants.pop(lease_id, None)
                 keep = format_duration(workspace.settings.mcp_keep)
-                workspace.inbox.leave(
-                    [f"{x.resource}: let go, no tool was called for {keep}" for x in ended.leases]
-                )
+                for space, some in _by_layer(workspace, tended):
+                    ended = run_out(at_the_end(space, some), some).leases
+                    for lease_id in some:
+                        grants.pop(lease_id, None)
+                    workspace.inbox.leave(
+                        [f"{x.resource}: let go, no tool was called for {keep}" for x in ended]
+                    )
             elif now.boot_ms >= self._next_try:
-                self._renew_due(workspace, tended, now)
+                for space, some in _by_layer(workspace, tended):
+                    self._renew_due(space, some, now)
 
     def _not_hooked(self, opened: ToolSession, thread: str) -> dict[str, LeaseView]:
         """The leases that this server has to renew and to end, not the hooks of its host."""
@@ -295,7 +307,8 @@ class CloneBackend(Backend):
                 if is_left_to_hooks(opened, workspace.actor.session, thread=thread):
                     renewed = set()
                 if tended or renewed:
-                    run_out(at_the_end(workspace, {*tended, *renewed}), tended, renewed)
+                    for space, some in _by_layer(workspace, tended):
+                        run_out(at_the_end(space, {*some, *renewed}), some, renewed)
                 note_tool_server(workspace, {}, told=opened.told)
             except Exception as error:
                 # The other threads' leases must still be handled.

@@ -12,7 +12,7 @@ from support.snapshots import check_words
 
 from gitlease.core import parse_resource
 from gitlease.engine import claim
-from gitlease.faces.mcp import CloneBackend
+from gitlease.faces.mcp import AskedPlace, CloneBackend
 from gitlease.wiring import Workspace, open_workspace
 
 MINUTE = 60
@@ -40,7 +40,7 @@ def test_it_renews_for_an_hour_after_the_last_call_then_lets_go_and_says_so(
         return [x.resource.text for x in look.leases if x.expires_at > clock.now().wall_ms]
 
     backend = CloneBackend(str(clone), opener=opened)
-    with backend.caller({}, None, threading.Event(), writes=True) as caller:
+    with backend.caller({}, None, threading.Event(), AskedPlace(writes=True)) as caller:
         caller.granted(claim.claim(caller.ledger, [parse_resource("deploy")]))
     for _ in range(11):
         clock.advance(5 * MINUTE)
@@ -49,6 +49,6 @@ def test_it_renews_for_an_hour_after_the_last_call_then_lets_go_and_says_so(
     clock.advance(6 * MINUTE)
     backend.tend()
     assert live() == []
-    with backend.caller({}, None, threading.Event(), writes=True) as caller:
+    with backend.caller({}, None, threading.Event(), AskedPlace(writes=True)) as caller:
         answer = claim.claim(caller.ledger, [parse_resource("other")])
     check_words(answer.warnings)
