@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from gitlease.core.errors import Invalid, hint
+from gitlease.git import ownership
 
 PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
@@ -217,6 +218,11 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
     file = os.fsdecode(error.filename) if error.filename else path
     in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR)
     mends = hint("", "doctor", fix=True)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        folder = os.path.dirname(file)
+        if ownership.is_closed_folder(folder):
+            refused = ownership.cannot_write(folder, "gitlease cannot write its state")
+            return CannotKeep(refused.message, hints=refused.hints)
     return CannotKeep(
         f"gitlease cannot write its state to {file}: {error.strerror}",
         hints=(mends if in_the_way else "it needs to write below the clone's git directory",),

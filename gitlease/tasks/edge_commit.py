@@ -18,6 +18,7 @@ from gitlease.engine.ports import TaskChange
 from gitlease.git.files import Unreadable
 from gitlease.git.message import KEY
 from gitlease.git.objects import BLOB, GitObjects, objects_of
+from gitlease.git.ownership import REFUSED, cannot_write, closed_objects
 from gitlease.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
 from gitlease.git.run import GitResult, run_git
 from gitlease.settings.schema import Tasks
@@ -89,8 +90,15 @@ class UserGit:
     ) -> bytes:
         result = self.run(*words, timeout=timeout, index=index, env=env)
         if result.code != 0:
+            if any(text in result.err for text in REFUSED):
+                self.check_objects(what)
             raise Invalid(f"{what}: {reason_of(result)}")
         return result.out
+
+    def check_objects(self, what: str) -> None:
+        """Refuse if a folder of objects cannot be written, and name it, which git does not."""
+        if folder := closed_objects(self.repository.common_dir):
+            raise cannot_write(folder, what)
 
     def check_state(self, why: str = "an edge cannot be committed on its own") -> None:
         """Refuse where a commit would get in the way of something that is half done."""
@@ -268,6 +276,7 @@ def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskCha
     if not changes:
         return
     git = UserGit(repository)
+    git.check_objects("an edge cannot be committed")
     _plan(git, tasks, changes)
     for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         if (result := git.run("var", name)).code != 0:

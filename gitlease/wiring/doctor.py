@@ -44,6 +44,7 @@ from gitlease.git.files import (
     read_small,
     shared_bits,
 )
+from gitlease.git.ownership import closed_objects, way_back
 from gitlease.git.repository import Repository, discover, without_secrets
 from gitlease.git.run import SystemClock, run_git
 from gitlease.guard.presence import RUN, git_dirs_of, others
@@ -537,6 +538,9 @@ def private(of: Examined) -> Rows:
     if not os.path.isdir(place):
         yield BAD, f"{place} is not a folder: claims fail", *moved_away(place)
         return
+    if closed := closed_objects(of.repository.common_dir):
+        what = f"{closed} cannot be written, so git can neither fetch nor commit"
+        yield BAD, what, way_back(closed)
     every, shut = [folder], [place] if is_closed(place) else []
     for above, folders, files in os.walk(folder):
         for path in (os.path.join(above, x) for x in (*folders, *files)):
@@ -545,7 +549,7 @@ def private(of: Examined) -> Rows:
     if shut:
         what = f"{shut[0]} cannot be read and written: claims fail"
         if all(os.lstat(x).st_mode & 0o600 == 0o600 for x in shut):
-            yield BAD, f"{what}; it is another's, or read-only", HELP
+            yield BAD, f"{what}; it is another's, or read-only", way_back(shut[0])
         else:
             yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
     # Where the clone is its group's, as the umask of many systems has it, so is this folder.
