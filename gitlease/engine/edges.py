@@ -8,6 +8,7 @@ next command finishes or forgets the rest, depending on the ledger.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -567,6 +568,15 @@ def _not_here(task: Task, place: str) -> NotFound:
     )
 
 
+def in_submodule(module: str) -> str:
+    """A hint that tasks may be in a submodule, whose ledger is another."""
+    where = shlex.quote(module)
+    return (
+        f"{module} is a submodule, whose tasks are leased in its own repository: cd {where} "
+        f"(if it is empty: git submodule update --init {where})"
+    )
+
+
 def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:
     """The task of a name, or None. Raises Invalid if its file cannot be used.
 
@@ -619,7 +629,9 @@ class _Known:
         if required is not None:
             return required
         # Other files in their place, as an Ansible role's ``tasks/main.yaml``, do not count.
-        return self.found.has_tasks or any(self.at(x).has_tasks for x in self.places)
+        # The tasks of a submodule are here for people, but their leases are in another ledger.
+        here = self.found.has_tasks or bool(self.found.submodules)
+        return here or any(self.at(x).has_tasks for x in self.places)
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
         task = find_task(self.found, resource, lenient=lenient)
@@ -698,6 +710,7 @@ class _Known:
         )
         if doubt := self.doubt(resource):
             hints.append(doubt)
+        hints += map(in_submodule, self.found.submodules)
         if any_name:
             hints.append(CLAIM_ANY)
         message = f"there is no task {resource}: no task file has this id"

@@ -338,7 +338,8 @@ class TaskList:
 
     ``others`` are files in the place of task files that are no tasks. ``nothing`` says, where there
     is no task, where tasks were looked for and why nothing counts. ``doubts`` say what is unknown
-    of the default branch.
+    of the default branch. ``submodules`` lie in the place of task files, or have some: their tasks
+    are another ledger's.
     """
 
     tasks: tuple[Task, ...] = ()
@@ -346,6 +347,7 @@ class TaskList:
     others: tuple[str, ...] = ()
     nothing: str = ""
     doubts: tuple[str, ...] = ()
+    submodules: tuple[str, ...] = ()
 
     @property
     def has_tasks(self) -> bool:

@@ -46,6 +46,7 @@ from gitlease.tasks.scan import (
     why_no_task,
 )
 
+MOST_LOOKED_AT = 10_000  # entries of a submodule
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 
 
@@ -108,10 +109,35 @@ class GitTaskFiles:
         if root is None:
             return TaskList()
         if not self.exist():
-            return TaskList(nothing=why_no_task(self._tasks))
+            return self._with_submodules(TaskList(nothing=why_no_task(self._tasks)), root)
         # Work trees of one clone share the folder of caches.
         name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-        return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+        found = self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+        return self._with_submodules(found, root)
+
+    def _with_submodules(self, found: TaskList, root: str) -> TaskList:
+        """The tasks found, with the submodules in which task files would be another ledger's."""
+        if not os.path.isfile(os.path.join(root, ".gitmodules")):
+            return found
+        modules = tuple(
+            printable(x)
+            for x in self._submodules
+            if self._wanted.lie_in(x) or _has_some(root, x, self._wanted)
+        )
+        if not modules:
+            return found
+        nothing = found.nothing
+        if nothing:
+            why = "is a submodule, whose tasks are leased in its own repository"
+            nothing = "; ".join((nothing, *(f"{module} {why}" for module in modules)))
+        return replace(found, submodules=modules, nothing=nothing)
+
+    @cached_property
+    def _submodules(self) -> tuple[str, ...]:
+        file = os.path.join(self._repository.toplevel or "", ".gitmodules")
+        words = ("config", "-z", "-f", file, "--get-regexp", r"^submodule\..*\.path$")
+        listed = os.fsdecode(ask(self._repository, *words).out).split("\0")
+        return tuple(filter(None, (x.partition("\n")[2].strip("/") for x in listed)))
 
     def places(self) -> Sequence[str]:
         root = self._repository.toplevel
@@ -316,6 +342,18 @@ class GitTaskFiles:
         files = copy.copy(self)
         files._repository = replace(mine, toplevel=root, git_dir=git_dir, folder="", worktree=name)
         return files
+
+
+def _has_some(root: str, folder: str, wanted: Wanted) -> bool:
+    """Return whether a folder has files that are called task files, as far as it is looked into."""
+    looked = 0
+    for above, _, names in os.walk(os.path.join(root, folder)):
+        looked += len(names) + 1
+        if any(wanted.covers(os.path.relpath(os.path.join(above, x), root)) for x in names):
+            return True
+        if looked > MOST_LOOKED_AT:
+            return False
+    return False
 
 
 @contextlib.contextmanager

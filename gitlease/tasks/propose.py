@@ -20,7 +20,7 @@ from gitlease.core.edge import People, Progress, Task, means_nobody, printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources import Resource, escape, fold, name_resource
-from gitlease.engine.edges import BY_INIT
+from gitlease.engine.edges import BY_INIT, in_submodule
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import LONGEST_TURN
 from gitlease.git.files import notes_of, read_regular
@@ -351,6 +351,13 @@ class TaskForm:
                 self._nodes = {key.text: value for key, value in document.root.pairs}
                 self._text = document.text
 
+    def refuse_submodules(self, modules: Iterable[str]) -> None:
+        """Raise Invalid if a new file would lie in a submodule, and so in another repository."""
+        for module in modules:
+            if f"{self._place[0]}/".startswith(f"{module}/"):
+                message = f"a new task would be in {self._place[0]}, which is in a submodule"
+                raise Invalid(message, hints=(in_submodule(module),))
+
     def next_id(self, title: str, ids: Iterable[str], is_taken: Callable[[Resource], bool]) -> str:
         """The next id that is free; UsageError where nothing shows what it looks like."""
         numbered = [x for task in self._near if (x := _ID.fullmatch(task.resource.text))]
@@ -495,6 +502,7 @@ def add_task(
             return f"{printable(file)} has it" if file else ""
 
         form = TaskForm(repository, tasks, everywhere.tasks)
+        form.refuse_submodules(everywhere.submodules)
         if new.id is not None:
             if why := where(new.id):
                 hints = ("without an id it gets the next one",)

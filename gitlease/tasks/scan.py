@@ -131,6 +131,10 @@ class Wanted:
         heads = (takewhile(lambda x: not set("*?[\\") & set(x), text) for text in texts)
         return ["/".join(head) for head in heads]
 
+    def lie_in(self, folder: str) -> bool:
+        """Return whether all that a pattern covers lies in this folder."""
+        return any(f"{head}/".startswith(f"{folder}/") for head in self.folders())
+
     def pathspecs(self) -> list[str]:
         """The paths to ask git for (with ``PATHS``) for all task files; none if any file may be.
 
