@@ -30,6 +30,11 @@ from gitlease.git.objects import TooLarge as TooLarge
 from gitlease.git.objects import object_id as object_id
 from gitlease.git.objects import objects_of as objects_of
 from gitlease.git.objects import read_tree as read_tree
+from gitlease.git.ownership import REFUSED as REFUSED
+from gitlease.git.ownership import cannot_write as cannot_write
+from gitlease.git.ownership import closed_objects as closed_objects
+from gitlease.git.ownership import is_closed_folder as is_closed_folder
+from gitlease.git.ownership import way_back as way_back
 from gitlease.git.plain_yaml import NotPlain as NotPlain
 from gitlease.git.plain_yaml import Plain as Plain
 from gitlease.git.plain_yaml import read_own as read_own

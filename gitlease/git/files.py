@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from gitlease import git
 from gitlease.core.errors import Invalid, hint
-from gitlease.git import ownership
 
 PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
@@ -220,8 +220,8 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
     mends = hint("", "doctor", fix=True)
     if error.errno in (errno.EACCES, errno.EPERM):
         folder = os.path.dirname(file)
-        if ownership.is_closed_folder(folder):
-            refused = ownership.cannot_write(folder, "gitlease cannot write its state")
+        if git.is_closed_folder(folder):
+            refused = git.cannot_write(folder, "gitlease cannot write its state")
             return CannotKeep(refused.message, hints=refused.hints)
     return CannotKeep(
         f"gitlease cannot write its state to {file}: {error.strerror}",

@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
+from gitlease import git
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
 from gitlease.core.work import Became, WorkRef
 from gitlease.git.history import commit_ids, rev_range
-from gitlease.git.ownership import REFUSED, cannot_write, closed_objects
 from gitlease.git.rejections import Rejection, denies, rejection_in
 from gitlease.git.repository import (
     HEADS,
@@ -179,9 +179,9 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
             break
     if result.code or result.timed_out:
         lacking = f"{branch} of {remote} cannot be fetched"
-        refused = any(text in result.err for text in REFUSED)
-        if refused and (folder := closed_objects(repository.common_dir)):
-            raise cannot_write(folder, lacking)
+        refused = any(text in result.err for text in git.REFUSED)
+        if refused and (folder := git.closed_objects(repository.common_dir)):
+            raise git.cannot_write(folder, lacking)
         raise _failure(result, FETCH, lacking, lacking)
 
 

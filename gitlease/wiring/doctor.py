@@ -538,9 +538,6 @@ def private(of: Examined) -> Rows:
     if not os.path.isdir(place):
         yield BAD, f"{place} is not a folder: claims fail", *moved_away(place)
         return
-    if closed := closed_objects(of.repository.common_dir):
-        what = f"{closed} cannot be written, so git can neither fetch nor commit"
-        yield BAD, what, way_back(closed)
     every, shut = [folder], [place] if is_closed(place) else []
     for above, folders, files in os.walk(folder):
         for path in (os.path.join(above, x) for x in (*folders, *files)):
@@ -552,6 +549,9 @@ def private(of: Examined) -> Rows:
             yield BAD, f"{what}; it is another's, or read-only", way_back(shut[0])
         else:
             yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
+    elif closed := closed_objects(of.repository.common_dir):
+        what = f"{closed} cannot be written, so git can neither fetch nor commit"
+        yield BAD, what, way_back(closed)
     # Where the clone is its group's, as the umask of many systems has it, so is this folder.
     less = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
     wide = [x for x in every if os.path.isdir(x) and os.lstat(x).st_mode & less]
