@@ -189,12 +189,6 @@ class Workspace:
         settings = replace(self.settings, tasks=replace(self.settings.tasks, files=()))
         return self._with(place=replace(self.place, folder=folder, settings=settings), alone=True)
 
-    def in_layer(self, layer: str) -> Workspace:
-        """The same person in one layer of the ledger."""
-        if layer == self.layer:
-            return self
-        return self._with(place=self.place.of_layer(layer), alone=True)
-
     def _with(self, **changes: Any) -> Workspace:
         """The same with other fields, and with a ledger of its own."""
         return Workspace(**{x: getattr(self, x) for x in Workspace.__annotations__} | changes)
