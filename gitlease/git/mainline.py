@@ -249,7 +249,11 @@ def learn_main(
     for another. ``commit`` is a tip that this clone's copy of the branch has not moved on to.
     Never fails: what stays unknown is in the answer.
     """
-    main = known_main(repository, remotes)
+    main, deadline = known_main(repository, remotes), time.monotonic() + seconds
+
+    def left() -> float:
+        return max(0.0, deadline - time.monotonic())
+
     if not remotes:
         return main
     remote, notes = remotes[0], notes_of(repository.common_dir)
@@ -258,12 +262,12 @@ def learn_main(
     key = remote_key(repository, remote)
     # git noted the name with the clone: a branch that was renamed since may still be tracked.
     if main.ref and _is_old(notes, key, now):
-        _ask_head(repository, remote, seconds=seconds, now=now)
+        _ask_head(repository, remote, seconds=min(seconds, SECONDS), now=now)
         main = known_main(repository, remotes)
     if not main.ref:
         if not afresh and not notes.is_due("main asked", key, every=AGAIN, now=now):
             return main
-        if why := _ask_head(repository, remote, seconds=seconds, now=now):
+        if why := _ask_head(repository, remote, seconds=left(), now=now):
             notes.put(FAILED, key, why, at=now)
             return known_main(repository, remotes)
         main = known_main(repository, remotes)
@@ -277,7 +281,7 @@ def learn_main(
     if main.why and not afresh and not notes.is_due("main tried", key, every=AGAIN, now=now):
         return main
     why = _fetch_missing(
-        repository, tip, missing, partial(fetch, remote), seconds, name=main.name or remote
+        repository, tip, missing, partial(fetch, remote), left(), name=main.name or remote
     )
     if why:
         notes.put(FAILED, key, why, at=now)
@@ -331,8 +335,8 @@ def _ask_head(repository: Repository, remote: str, *, seconds: float, now: float
     tip = tips.get("HEAD") or tips.get(HEADS + branch) or ""
     if not branch and tip:
         return f"{remote} has a HEAD that is on no branch"
-    if len(branch) > KEPT_NAME or not branch.isprintable():
-        return f"the default branch of {remote} has a name that is too long, or not printable"
+    if len(branch) > KEPT_NAME or not branch.isprintable() or branch.startswith("-"):
+        return f"the default branch of {remote} has a name that cannot be used"
     notes, key = notes_of(repository.common_dir), remote_key(repository, remote)
     if branch:
         notes.put(BRANCHES, key, branch, at=now)

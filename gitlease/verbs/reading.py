@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from shlex import quote
 
 from gitlease import engine, wiring
 from gitlease.core.errors import GitleaseError
@@ -227,7 +228,7 @@ def _unknown_main(door: DoorOfClone, *, cached: bool) -> tuple[list[str], list[s
     if main.commit and not main.ref:
         remote, _, branch = main.name.partition("/")
         text = f"{main.name} is not tracked here: landed work is not noticed"
-        return [text], [f"git remote set-branches --add {remote} {branch}"]
+        return [text], [f"git remote set-branches --add {quote(remote)} {quote(branch)}"]
     if (remote := door.workspace.place.headless_remote() or "") == "":
         return [], []
     text = f"the default branch of {remote} is not known here: landed work is not noticed"

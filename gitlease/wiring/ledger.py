@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
 
 from gitlease import git, tasks
 from gitlease import guard as guards
@@ -214,6 +215,8 @@ class LedgerPlace:
         """
         from gitlease.tasks.scan import Wanted, missing_objects
 
+        if self.local or (self.given is not None and self.given.in_memory):
+            return self.main()  # no remote is asked for these
         repository, wanted = self.repository, Wanted(self.settings.tasks)
         names = remotes_of_work(self.location, repository)
 
@@ -442,10 +445,11 @@ class LedgerPlace:
             id = recorded_id(repository, remotes_of_work(location, repository))
         except Unreadable as why:
             main = self.main()
-            bring = f"git show {main.name}:{FILE}"
+            bring = f"git show {quote(f'{main.name}:{FILE}')}"
             if not main.ref:
                 remote, _, branch = main.name.partition("/")
-                bring = f"git fetch {remote} {branch}:refs/remotes/{main.name}" if branch else ""
+                spec = quote(f"{branch}:refs/remotes/{main.name}")
+                bring = f"git fetch {quote(remote)} {spec}" if branch else ""
             hints = (f"bring it here, then repeat this: {bring}",) if bring else ()
             raise Invalid(f"which ledger {FILE} records is unknown: {why}", hints=hints) from None
         if id is None and location.url is None:
