@@ -215,8 +215,8 @@ class LedgerPlace:
         """
         from gitlease.tasks.scan import Wanted, missing_objects
 
-        if self.local or (self.given is not None and self.given.in_memory):
-            return self.main()  # no remote is asked for these
+        if self.local or self.folder or (self.given is not None and self.given.in_memory):
+            return self.main()  # no remote is asked for these, or nothing is kept in this clone
         repository, wanted = self.repository, Wanted(self.settings.tasks)
         names = remotes_of_work(self.location, repository)
 

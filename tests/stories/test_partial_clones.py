@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from support.clock import ManualClock
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git, real_clone
 from support.typed import Typed, Typist
+
+from gitlease.faces.hooks import entry
+from gitlease.git.mainline import learn_main
+from gitlease.wiring import open_hooks
 
 pytestmark = pytest.mark.default
 
@@ -153,16 +158,36 @@ def test_deleted_ledger_is_not_made_anew(project: Project, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "blobless"])
-def test_hook_claims_no_task_that_main_assigns(project: Project, kind: str) -> None:
+def test_hook_claims_no_task_that_main_assigns(
+    project: Project, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bob = project.clone(kind)
     project.ann.ok("claim other --any")
     moved_on(project, bob)
-    bob.ok("hooks install")
-    file = bob.clone / "tasks" / "T3.md"
-    file.write_text(task("T3", "in_progress", "bob@example.com"), encoding="utf-8")
-    git(bob.clone, "add", "-A")
-    bob.types("hook pre-commit")
-    assert all(x["resource"] != "T3" for x in project.ann.ok("list --json").json["leases"])
+    for name in ("T1", "T3"):
+        text = task(name, "in_progress").replace("assigned: []\n", "")
+        (bob.clone / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+    git(bob.clone, "config", "lease.guardOffline", "block")
+    limits = list[float]()
+
+    def noted(*args: object, seconds: float, **options: object) -> object:
+        limits.append(seconds)
+        return learn_main(*args, seconds=seconds, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gitlease.wiring.ledger.learn_main", noted)
+
+    def committed(name: str) -> int:
+        git(bob.clone, "reset", "-q")
+        git(bob.clone, "add", f"tasks/{name}.md")
+        opened = partial(open_hooks, str(bob.clone), environ={}, clock=bob.clock)
+        return entry.run_hook(["pre-commit"], opened)
+
+    assert committed("T3") == 1
+    assert committed("T1") == 0
+    assert limits
+    assert max(limits) <= 5, "guard.timeout"
+    leases = project.ann.ok("list --json").json["leases"]
+    assert {x["resource"] for x in leases} == {"other", "T1"}
 
 
 def test_bare_repository_learns_main_from_the_remote(project: Project) -> None:
