@@ -87,7 +87,7 @@ def _kept(
     def lines() -> list[str]:
         now, said = door.now(), list[str]()
         for view in answer.leases:
-            name = sentences.named_in(view, door.ledger.layer)
+            name = sentences.named_with_layer(view)
             # A lease of a task that has landed is completed instead of renewed.
             kept = f"{done} {name} {sentences.until(view, now)}"
             said.append(f"completed {name}" if view.state == "completed" else kept)
@@ -123,10 +123,10 @@ def extend_verb(
         capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
         said = []
         for view in answer.leases:
-            name, until = sentences.named(view), sentences.until(view, now)
+            name, until = sentences.named_with_layer(view), sentences.until(view, now)
             longer = view.expires_in > min(duration, answer.max_ttl_seconds)  # never shortened
             kept = f"{name} already runs {until}" if longer else f"extended {name} {until}"
-            ended = f"completed {sentences.named_in(view, door.ledger.layer)}"
+            ended = f"completed {sentences.named_with_layer(view)}"
             said.append(ended if view.state == "completed" else f"{kept}{capped}")
         return said
 
@@ -186,7 +186,7 @@ def release_verb(
         )
 
     def lines() -> list[str]:
-        said = [f"released {sentences.named_in(x, door.ledger.layer)}" for x in answer.leases]
+        said = [f"released {sentences.named_with_layer(x)}" for x in answer.leases]
         # Also without a lease: a release cleans up a lingering edge of one's own.
         said += sentences.edited(answer)
         if all:
@@ -262,7 +262,7 @@ def completed(answer: Answer) -> Result:
 
     def lines() -> list[str]:
         said = [
-            f"completed {sentences.named(view)}"
+            f"completed {sentences.named_with_layer(view)}"
             + ("" if answer.changed else f" already, by {view.holder}")
             for view in answer.leases
         ]
@@ -418,7 +418,7 @@ def revoke_verb(
 
     def lines() -> list[str]:
         said = [
-            f"revoked {sentences.named(view)} from {sentences.whose(view)}"
+            f"revoked {sentences.named_with_layer(view)} from {sentences.whose(view)}"
             for view in answer.leases
         ]
         return said or [otherwise]

@@ -170,6 +170,11 @@ def named_in(view: core.LeaseView, layer: str) -> str:
     return named(view) if view.layer == layer else f"{named(view)} in layer {view.layer}"
 
 
+def named_with_layer(view: core.LeaseView) -> str:
+    """Return the same, with any layer but the usual one: it says which leases are meant."""
+    return named_in(view, GLOBAL_LAYER)
+
+
 def unleased(name: str, waiting: Sequence[core.Ticket]) -> str:
     """Say that nobody holds a resource: it is free, or left to the first who waits for it."""
     if not waiting:

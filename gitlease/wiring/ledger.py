@@ -14,7 +14,7 @@ from shlex import quote
 from gitlease import git, tasks
 from gitlease import guard as guards
 from gitlease import store as stores
-from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.errors import Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
@@ -378,7 +378,7 @@ class LedgerPlace:
             raise Invalid(
                 f"the ledger was moved to {named}, and this clone's own settings name the former "
                 "place",
-                hints=("see what names it: gitlease config",),
+                hints=(hint("see what names it: {}", "config"),),
             )
         place._remember(moved=True)
         refs = place.refs(time_limit=time_limit, layers=layers, objects=self.objects)

@@ -699,6 +699,7 @@ class LeaseVerbs(Protocol):
         undo_rollback: bool = False,
         accept_rollback: bool = False,
         new_ledger: bool = False,
+        move: bool = False,
     ) -> InitResult:
         """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
 
@@ -710,6 +711,7 @@ class LeaseVerbs(Protocol):
         undo_rollback: Restore the ledger that this clone has seen.
         accept_rollback: Accept a rolled-back ledger as it is now.
         new_ledger: Use a ledger of this remote's own in place of the recorded one.
+        move: Move the ledger to where the default branch says.
 
         Raises UsageError, Denied, Invalid, NotFound, Rollback.
         """
@@ -1324,6 +1326,7 @@ class AwaitedLeaseVerbs(Protocol):
         undo_rollback: bool = False,
         accept_rollback: bool = False,
         new_ledger: bool = False,
+        move: bool = False,
     ) -> InitResult:
         """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
 
@@ -1335,6 +1338,7 @@ class AwaitedLeaseVerbs(Protocol):
         undo_rollback: Restore the ledger that this clone has seen.
         accept_rollback: Accept a rolled-back ledger as it is now.
         new_ledger: Use a ledger of this remote's own in place of the recorded one.
+        move: Move the ledger to where the default branch says.
 
         Raises UsageError, Denied, Invalid, NotFound, Rollback.
         """
