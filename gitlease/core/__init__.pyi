@@ -112,6 +112,7 @@ from gitlease.core.moves.operations import Complete as Complete
 from gitlease.core.moves.operations import Create as Create
 from gitlease.core.moves.operations import DropRecord as DropRecord
 from gitlease.core.moves.operations import EndSession as EndSession
+from gitlease.core.moves.operations import EndWait as EndWait
 from gitlease.core.moves.operations import Event as Event
 from gitlease.core.moves.operations import Extend as Extend
 from gitlease.core.moves.operations import Grant as Grant
@@ -122,6 +123,7 @@ from gitlease.core.moves.operations import Operation as Operation
 from gitlease.core.moves.operations import Outcome as Outcome
 from gitlease.core.moves.operations import Park as Park
 from gitlease.core.moves.operations import Pick as Pick
+from gitlease.core.moves.operations import PutBack as PutBack
 from gitlease.core.moves.operations import Release as Release
 from gitlease.core.moves.operations import Renew as Renew
 from gitlease.core.moves.operations import Restore as Restore

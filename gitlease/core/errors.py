@@ -261,6 +261,7 @@ class Rollback(Invalid):
 class AnotherLedger(Rollback):
     """The remote has another ledger than the known one, or none: a person may confirm that."""
 
+    gone = False  # whether there is none
     recorded = False  # whether the repository's settings record another than the remote has
     refused = False  # whether init refuses it, too
 

@@ -33,6 +33,7 @@ FORMAT = 2
 ISSUES_FORMAT = 3  # where the policy has what clients of format 2 would drop
 PICKED_FORMAT = 4  # once a record was ``picked``, or the policy abandons edges within a day
 MOVED_FORMAT = 5  # once it was moved to another place
+RESTORED_FORMAT = 5  # once it was restored after a deletion, and granted nothing for a while
 NEWEST_FORMAT = 5
 RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
@@ -79,6 +80,7 @@ class Header:
     format 2. ``ring`` has the operations of the last steps, whole steps only. ``format`` is the
     least that its records need, beside what its policy does: once raised, it never falls.
     ``moved_to`` names the place where a ledger that was moved goes on: nothing follows here.
+    ``closed_until`` is when a restored ledger grants again (see ``core.moves.restoring``).
     """
 
     ledger_id: str
@@ -88,6 +90,7 @@ class Header:
     policy: Policy
     digest: Annotated[str, 64] | None = None
     moved_to: Annotated[str | None, RARE] = None
+    closed_until: Annotated[Time | None, RARE] = None
     ring: tuple[RingEntry, ...] = ()
     format: int = FORMAT
 

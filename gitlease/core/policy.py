@@ -8,7 +8,7 @@ from enum import Enum
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, format_duration, parse_duration
-from gitlease.core.lease import History, Policy, Rule
+from gitlease.core.lease import DAY, History, Policy, Rule
 from gitlease.core.resources import Issues
 
 DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed", "park_max"})
@@ -32,8 +32,20 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
     return changed
 
 
+def check_ceiling(changes: Mapping[str, str]) -> None:
+    """Refuse a longest TTL above the ceiling. Raises UsageError.
+
+    Not part of ``change_policy``: an older gitlease allowed more, and what it wrote is still read.
+    """
+    # The wait of a restored ledger, in which nothing is granted, is as long as that.
+    text = changes.get("ttl_max")
+    if text is not None and parse_duration(text, what="ttl_max") > DAY:
+        raise UsageError(f"ttl_max is at most {format_duration(DAY)}, not {text.strip()[:40]}")
+
+
 def check_change(key: str, text: str) -> None:
     """Refuse a bad key, or a value that no ledger takes. Raises UsageError."""
+    check_ceiling({key: text})
     # Before contact the ledger's own limits are not known: only what none would take is refused.
     change_policy(Policy(ttl_min=1, ttl_max=1 if key == EDGES else LONGEST), {key: text})
 

@@ -9,6 +9,8 @@ from gitlease.engine.answers import EndedLease as EndedLease
 from gitlease.engine.answers import QueueReading as QueueReading
 from gitlease.engine.answers import Reading as Reading
 from gitlease.engine.answers import Taken as Taken
+from gitlease.engine.deleted import first_step as first_step
+from gitlease.engine.deleted import restore as restore
 from gitlease.engine.edges import EdgeRules as EdgeRules
 from gitlease.engine.edges import Edges as Edges
 from gitlease.engine.edges import find_task as find_task

@@ -43,6 +43,7 @@ from gitlease.core.moves.operations import (
     Unassign,
 )
 from gitlease.core.moves.transitions import Decided
+from gitlease.core.policy import check_ceiling
 from gitlease.core.resources import WHOLE, Issues, Resource, fold, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
@@ -567,6 +568,7 @@ def note(
 
 def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
     """Change the ledger's policy; makes a ledger if there is none."""
+    check_ceiling(changes)
     if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
         # A task whose id reads as an issue would be taken for the issue.
         found = replace(session.edges.files.read(), problems=())
@@ -599,7 +601,8 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
             _check_may_restore(session, head.ledger, "accept")
             above = seen
     # An empty step, even where the ledger is there: a remote may let read who may not write.
-    change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
+    first = engine.first_step(session, known) if head.ledger is None else None
+    change(session, "init", first or [Barrier(id=fresh_id(), actor=session.actor)])
     if above is not None:
         _restore(session, above=above)
     session.store.accept(session.store.known(session.layer) or head, another=another)
@@ -607,7 +610,7 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     if not session.store.admit(session.store.known(session.layer) or head, grants=True):
         change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
         session.store.admit(session.store.fetch(session.layer), grants=True)
-    return _confirmed(session, head)
+    return confirmed(session, head)
 
 
 def undo_rollback(session: LedgerSession) -> Reading:
@@ -639,9 +642,9 @@ def undo_rollback(session: LedgerSession) -> Reading:
             plain = (
                 "this clone sees no rollback; tokens jump all the same, so that none comes again"
             )
-            reading = _confirmed(session, head)
+            reading = confirmed(session, head)
             return replace(reading, warnings=(*reading.warnings, plain))
-    return _confirmed(session, head)
+    return confirmed(session, head)
 
 
 def move(session: LedgerSession, to: str) -> Reading:
@@ -683,7 +686,8 @@ def _restore(session: LedgerSession, *, above: int, instead_of: str | None = Non
     session.transaction.carry_out_on([session.layer], decide, what="the restoration", send=send)
 
 
-def _confirmed(session: LedgerSession, head: Snapshot) -> Reading:
+def confirmed(session: LedgerSession, head: Snapshot) -> Reading:
+    """The answer about the ledger that is there now."""
     head = session.store.known(session.layer) or head
     warnings = session.warnings_of(head)
     if head.ledger is None:

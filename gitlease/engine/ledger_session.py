@@ -62,6 +62,7 @@ from gitlease.engine.ports import (
     TaskChange,
     TaskList,
 )
+from gitlease.engine.restoring import waiting
 from gitlease.engine.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
 
 # Goals of an intent.
@@ -459,7 +460,7 @@ class LedgerSession:
 
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
         """Warnings about the store, and about a state and its age."""
-        said = self.store.warnings + head.warnings
+        said = self.store.warnings + head.warnings + waiting(head, self.clock.now())
         if cached:
             age = head.received.elapsed_at_most(self.clock.now()) // MS
             said += (f"from this clone's copy, {age}s old",)

@@ -78,6 +78,19 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Former:
+    """What this clone had seen of a ledger that was restored from an older state.
+
+    ``read`` gives that state, None if it is lost here, and ``seen`` when its records were seen.
+    ``settle`` forgets it, once this clone's own leases have been put back.
+    """
+
+    read: Callable[[], Ledger | None]
+    seen: Callable[[Lease], Sighting | None]
+    settle: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One known state of a ledger; ``ledger`` is None if there is none.
 
@@ -85,7 +98,8 @@ class Snapshot:
     ``received`` is when it was read, ``seen`` gives this clone's first sighting of a record, and
     ``warnings`` are meant for the user. ``along`` is None where processes share nothing but the
     ledger. ``token_seen`` is the highest fencing token of this ledger that was ever seen, at
-    whatever place; 0 if nobody asked for it.
+    whatever place; 0 if nobody asked for it. ``former`` has what a restored ledger may lack of this
+    clone's.
     """
 
     layer: str
@@ -96,6 +110,7 @@ class Snapshot:
     warnings: tuple[str, ...] = ()
     along: Asking | None = None
     token_seen: int = 0
+    former: Former | None = None
 
     @property
     def policy(self) -> Policy:

@@ -34,7 +34,17 @@ from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment, State, same_perso
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
 from gitlease.core.loss import Hold, Loss, still_held
 from gitlease.core.moves.holding import UNBOUND
-from gitlease.core.moves.operations import Barrier, Claim, Create, Grant, Operation, Outcome, Renew
+from gitlease.core.moves.operations import (
+    Barrier,
+    Claim,
+    Create,
+    Grant,
+    Operation,
+    Outcome,
+    PutBack,
+    Renew,
+    Restore,
+)
 from gitlease.core.moves.transitions import Applied, Decided, create, decide
 from gitlease.engine.ports import (
     Asking,
@@ -48,6 +58,7 @@ from gitlease.engine.ports import (
     doing,
     note_sent,
 )
+from gitlease.engine.restoring import owed
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
 FIRST_PAUSE = 0.02  # before what was refused is sent again the same
@@ -316,6 +327,8 @@ class Transaction:
                 fresh.add(layer)
             heads[layer] = known
         while True:
+            if any(head.former is not None for head in heads.values()):
+                heads = self._put_back(heads, began, what)
             unread = [layer for layer in layers if layer not in fresh]
             stale = unread
             changed: dict[str, Decided] = {}
@@ -365,7 +378,7 @@ class Transaction:
         layers = [
             layer
             for layer, step in steps.items()
-            if not all(isinstance(x, Barrier) for x in step.record.operations)
+            if not all(isinstance(x, Barrier | Restore) for x in step.record.operations)
             and not self._store.admit(heads[layer], grants=grants(step.applied))
         ]
         proofs = {
@@ -376,6 +389,33 @@ class Transaction:
             what = "the proof that others see this ledger"
             self._swap(self._changes(heads, proofs, what), began, what, None)
         return layers
+
+    def _put_back(
+        self, heads: Mapping[str, Snapshot], began: Instant, what: str
+    ) -> dict[str, Snapshot]:
+        """Put back what restored ledgers lack of this clone's own leases; the heads after that."""
+        after = dict(heads)
+        for layer, head in heads.items():
+            if (former := head.former) is None:
+                continue
+            now = Moment(now=self._clock.now())
+            for leases in owed(head, self.actor, now):
+                back = PutBack(id=fresh_id(), actor=self.actor, leases=leases)
+                try:
+                    step = self.decided(after[layer], [back])
+                except HeadGone:
+                    raise
+                except GitleaseError:
+                    continue  # the operation itself finds that they are lost, and says why
+                swapped = self._swap(
+                    self._changes({layer: after[layer]}, {layer: step}, what), began, what, None
+                )
+                after |= swapped.heads
+                if swapped.fate is not Fate.APPLIED:
+                    return after  # once more on what is there now
+            former.settle()
+            after[layer] = replace(after[layer], former=None)
+        return after
 
     def ledger_of(self, head: Snapshot) -> Ledger:
         """The ledger of a head; where there is none yet, an empty one that the swap will make."""

@@ -44,6 +44,7 @@ from gitlease.git.objects import (
 )
 from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
 from gitlease.guard.rules import Severity
+from gitlease.server.deleted import has_restoration, past_of, restored_base
 from gitlease.server.places import LAYER, has_ledger, moved_settings
 from gitlease.settings.schema import FILE as SETTINGS_FILE
 from gitlease.settings.schema import Settings
@@ -308,12 +309,37 @@ MAX_STEPS = 100  # commits of one push
 LOOKED_BACK = 1_000  # commits that are searched for an earlier tip
 
 
-def judge_ledger(objects: GitObjects, old: str, new: str, pusher: Pusher, now_ms: int) -> None:
-    """Raise Illegal for the first step of a ref's move that is not legal."""
+Replay = Callable[[GitObjects, Sequence[str]], None]
+"""Carries out a whole history again, the oldest commit first. Raises Illegal."""
+
+
+def no_replay(objects: GitObjects, commits: Sequence[str]) -> None:
+    """Refuse every history, where nobody can carry it out again."""
+    raise Illegal("restore", "this server cannot judge the past of a restored ledger")
+
+
+def judge_ledger(
+    objects: GitObjects,
+    old: str,
+    new: str,
+    pusher: Pusher,
+    now_ms: int,
+    replay: Replay = no_replay,
+) -> None:
+    """Raise Illegal for the first step of a ref's move that is not legal.
+
+    ``replay`` judges the past of a ledger whose ref was deleted, and is put back.
+    """
     if not new:
         raise Illegal("delete", "a ledger is never deleted")
     try:
+        if not old and (base := restored_base(objects, new)):
+            replay(objects, past_of(objects, base))
+            judge_step(objects, base, new, pusher, now_ms)
+            return
         for version in _steps(objects, old, new):
+            if old and has_restoration(step_record(commit_at(objects, version).message)):
+                raise Illegal("restore", "the ledger is there, and only a deleted one is restored")
             judge_step(objects, old, version, pusher, now_ms)
             old = version
     except Illegal:
@@ -422,12 +448,17 @@ class PushVerdict:
 
 
 def receive(
-    data: bytes, *, environ: Mapping[str, str] | None = None, clock: Clock, directory: str = "."
+    data: bytes,
+    *,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock,
+    directory: str = ".",
+    replay: Replay = no_replay,
 ) -> PushVerdict:
     """Judge a push by the lines of its pre-receive hook, in the environment that git gave it.
 
-    Raises GitleaseError if the repository, its refs, or the settings of its hook are unusable, and
-    MemoryError.
+    ``replay`` judges the past of a restored ledger. Raises GitleaseError if the repository, its
+    refs, or the settings of its hook are unusable, and MemoryError.
     """
     environ = os.environ if environ is None else environ
     with bounded_memory():
@@ -437,7 +468,7 @@ def receive(
         for _ in range(LOOKS):
             try:
                 now_ms = clock.now().wall_ms
-                push = _Push(repository, settings, read_moves(data), environ, now_ms)
+                push = _Push(repository, settings, read_moves(data), environ, now_ms, replay)
             except Illegal as refused:
                 return PushVerdict(blocks, (_refusal("", refused),))
             # A refused push leaves the ledgers as they are: the rest need not be judged.
@@ -466,9 +497,10 @@ class _Push:
         lines: Sequence[RefMove],
         environ: Mapping[str, str],
         now_ms: int,
+        replay: Replay,
     ) -> None:
         self._repository, self._settings, self._lines = repository, settings, lines
-        self._environ, self._now = environ, now_ms
+        self._environ, self._now, self._replay = environ, now_ms, replay
         self.warnings: list[str] = []
         self._rests_on: list[str] = []  # the refs of ledgers by which work is judged
         # Who could bring settings along could unguard what they touch: those before count as well.
@@ -523,7 +555,9 @@ class _Push:
                 if former is None:
                     check_not_reopened(self._objects, move)
                 old = move.old if former is None else former
-                judge_ledger(self._objects, old, move.new, self._pusher(), self._now)
+                judge_ledger(
+                    self._objects, old, move.new, self._pusher(), self._now, self._replay
+                )
                 return ()
 
             yield from self._refusals(judged, move.ref)

@@ -43,6 +43,7 @@ from gitlease.engine.ports import (
     Cause,
     Change,
     Clock,
+    Former,
     LedgerStep,
     Pending,
     Prepared,
@@ -62,6 +63,7 @@ from gitlease.store.admission import (
 )
 from gitlease.store.elsewhere import OtherPlaces
 from gitlease.store.records import lease_file
+from gitlease.store.restored import restored_since
 from gitlease.store.state import Known, StateFolder, pending_of
 from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Storage
 
@@ -69,6 +71,7 @@ UNREACHABLE = "the remote cannot be reached: "
 REPAIRS = 8
 EVENTS_KEPT = 5_000  # by a process
 MOST_MOVES = 4  # that are followed in one go
+FORMERLY = "former "  # before the file of a record in the state before a restoration
 NEWS = 60_000  # milliseconds for which a process tells what it has found
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
 T = TypeVar("T")
@@ -456,6 +459,11 @@ class RefLedgerStore:
         if head.ledger is None or head.version == pending.expected:
             return Fate.UNDECIDED
         fate = head.ledger.header.fate(pending.operations, pending.base_revision)
+        if fate is not Fate.APPLIED and head.former is not None:
+            # The ledger was restored without what this was decided on: it can never land there.
+            decided = decision(self.storage, pending.expected)
+            if decided and first_after(self.storage, decided, head.version) is None:
+                return Fate.LOST
         if fate is not Fate.UNKNOWN:
             return fate
         told = operations_since(self.storage, pending.expected, head.version)
@@ -522,11 +530,19 @@ class RefLedgerStore:
                 raise AnotherLedger(
                     f"this clone knows a ledger, but there is none at {self.place}",
                     hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
+                    gone=before is not None,  # at this URL
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
         ledger = self.read(layer, version)
         if before is not None:
-            self._check(layer, before, ledger, version)
+            try:
+                self._check(layer, before, ledger, version)
+            except AnotherLedger:
+                raise
+            except Rollback:
+                if not restored_since(self.storage, lambda x: self.read(layer, x), before, version):
+                    raise
+                return self._learn_restored(layer, before, ledger, version, received)
         elif former is not None:
             self._check_id(former, ledger)
         self._check_elsewhere(layer, before, ledger, version)
@@ -546,6 +562,25 @@ class RefLedgerStore:
         )
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
+
+    def _learn_restored(
+        self, layer: str, before: Known, ledger: Ledger, version: str, received: Instant
+    ) -> Snapshot:
+        """Take a head that was restored from an older state than this clone has seen."""
+        state = self.state(layer)
+        state.forget()
+        known = self._with_changes_sighted_now(layer, None, ledger, version)
+        known = replace(known, received=received, former=before.former or before.version)
+        # A holder goes on counting from when it was granted.
+        kept = {x: seen for x, seen in before.sighted.items() if x.startswith(FORMERLY)}
+        kept |= {} if before.former else {FORMERLY + x: y for x, y in before.sighted.items()}
+        known = replace(known, sighted={**known.sighted, **kept})
+        state.save(known)
+        self._warn(
+            f"the ledger at {self.place} was restored after it was deleted: it is at revision "
+            f"{ledger.header.revision}, and this clone had seen it up to {before.revision}"
+        )
+        return self._snapshot(layer, state.load() or known, ledger)
 
     def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.
@@ -727,7 +762,28 @@ class RefLedgerStore:
             return known.sighting(lease_file(lease))
 
         along, self._seen[layer] = self.state(layer), known.version
-        return Snapshot(layer, known.version, ledger, known.received, seen=seen, along=along)
+        former = self._lost_past(layer, known) if known.former else None
+        return Snapshot(
+            layer, known.version, ledger, known.received, seen=seen, along=along, former=former
+        )
+
+    def _lost_past(self, layer: str, known: Known) -> Former:
+        def read() -> Ledger | None:
+            try:
+                return self.read(layer, known.former)
+            except (Invalid, CopyLost):
+                return None
+
+        def settle() -> None:
+            now = self.load(layer)
+            if now is not None and now.former == known.former:
+                still = {x: y for x, y in now.sighted.items() if not x.startswith(FORMERLY)}
+                self.state(layer).save(replace(now, former="", sighted=still))
+
+        def seen(lease: Lease) -> Sighting | None:
+            return known.sighted.get(FORMERLY + lease_file(lease))
+
+        return Former(read, seen, settle)
 
 
 class _Past:

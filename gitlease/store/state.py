@@ -58,6 +58,9 @@ class Known:
     an older gitlease did not note it, and its ``digest``), and what this clone ``renewed`` since:
     by the nonces of its grants the resource, and how often it was renewed. ``token`` is the last
     fencing token given there (0: an older gitlease did not note it).
+
+    ``former`` is the version that this clone had seen of a ledger that was restored from an older
+    one, until it has put its own leases back.
     """
 
     ledger_id: str
@@ -72,6 +75,7 @@ class Known:
     decision: str = ""
     renewed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     token: int = 0
+    former: str = ""
 
     def sighting(self, file: str) -> Sighting:
         seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
@@ -174,6 +178,8 @@ class StateFolder:
         rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
         if not known.token:
             del rest["token"]
+        if not known.former:
+            del rest["former"]
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(

@@ -379,6 +379,12 @@ SettingValue = Annotated[
 UndoRollback = Annotated[bool, _SWITCH.but("Restore the ledger that this clone has seen.")]
 MoveLedger = Annotated[bool, _SWITCH.but("Move the ledger to where the default branch says.")]
 AcceptRollback = Annotated[bool, _SWITCH.but("Accept a rolled-back ledger as it is now.")]
+RestoreLedger = Annotated[
+    bool, _SWITCH.but("Bring a deleted ledger back, as this clone has seen it last.")
+]
+Now = Annotated[
+    bool, _SWITCH.but("End the wait of a restored ledger: only once everybody has been asked.")
+]
 NewLedger = Annotated[
     bool, _SWITCH.but("Use a ledger of this remote's own in place of the recorded one.")
 ]

@@ -175,7 +175,13 @@ others on the remote which history counts. To restore the lost one, use --undo-r
 that reports the rollback. To accept the current one, use --accept-rollback in every clone that
 reports it. With both, new fencing tokens continue above those of either history. If a server's hook
 refuses --undo-rollback, let an admin of the server reset the ref with git update-ref, and try
-again. Where the ledger has admins, one of them has to be the first to do either.""",
+again. Where the ledger has admins, one of them has to be the first to do either.
+
+A ledger whose ref was deleted is brought back by --restore, by an admin if there are any. Do it in
+the clone that used it last: it puts back what that clone has seen. Leases that it had not seen may
+still be held, so nothing new is granted for a day and a little more. Meanwhile holders go on, and
+the next command in each clone puts its own leases back. --restore --now, once everybody has been
+asked, ends that wait. A new ledger in the place of a deleted one waits in the same way.""",
     examples=("gitlease init", "gitlease init --remote upstream"),
     exits=(2, 4, 7, 128),
     done="set up; with a warning if the remote is unreachable",
@@ -187,6 +193,8 @@ def init_verb(
     *,
     undo_rollback: takes.UndoRollback = False,
     accept_rollback: takes.AcceptRollback = False,
+    restore: takes.RestoreLedger = False,
+    now: takes.Now = False,
     new_ledger: takes.NewLedger = False,
     move: takes.MoveLedger = False,
 ) -> Result:
@@ -197,11 +205,19 @@ def init_verb(
         raise UsageError(f"{undo} cannot be combined with {accept}")
     if new_ledger and (undo_rollback or accept_rollback):
         raise UsageError(f"{new} cannot be combined with the choice of a history")
+    if restore and (undo_rollback or accept_rollback or new_ledger or move):
+        raise UsageError(
+            f"{door.option('restore')} cannot be combined with {undo}, {accept} or {new}"
+        )
+    if now and not restore:
+        raise UsageError(f"{door.option('now')} goes with {door.option('restore')} alone")
     workspace, reading = door.workspace, None
     door.ledger.check_holder()
     try:
         if move:
             reading = wiring.move_ledger(workspace)
+        elif restore:
+            reading = engine.restore(door.ledger, at_once=now)
         elif undo_rollback:
             reading = acts.undo_rollback(door.ledger)
         else:

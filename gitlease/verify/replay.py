@@ -88,6 +88,21 @@ def verify(
     return replay.result()
 
 
+def check_past(objects: GitObjects, commits: Sequence[str]) -> None:
+    """Carry out a ledger's history again, the oldest commit first. Raises Illegal."""
+    replay = _Replay(objects, commits[-1])
+    try:
+        for version in commits:
+            if not replay.take(version) or replay.broken:
+                break
+    except NoLedger as error:
+        raise Illegal("commit", str(error)) from None
+    for broken in replay.broken[:1]:
+        raise Illegal(
+            broken.rule, f"its past is not legal at {broken.commit[:10]}: {broken.message}"
+        )
+
+
 class _Replay:
     """Goes through a history step by step, and keeps what was found on the way."""
 
@@ -241,7 +256,7 @@ def _check_replaced(
     old, new = before.header, after.header
     if old.policy.history is not History.REPLACE:
         raise Illegal("revision", "renewals are missing, and by the ledger's policy they append")
-    fixed = ("ledger_id", "epoch", "sequence", "policy", "digest", "format")
+    fixed = ("ledger_id", "epoch", "sequence", "policy", "digest", "format", "closed_until")
     if changed := next((key for key in fixed if getattr(old, key) != getattr(new, key)), ""):
         raise Illegal("header", f"a renewal changes the {changed} of the ledger")
     kept = [entry for entry in new.ring if entry.revision <= old.revision]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from gitlease import verify
 from gitlease.core.errors import NotARepository
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import SystemClock
@@ -17,7 +18,7 @@ def judge_push(data: bytes) -> PushVerdict:
 
     Raises GitleaseError if the repository or its settings cannot be used.
     """
-    return receive(data, clock=SystemClock())
+    return receive(data, clock=SystemClock(), replay=verify.check_past)
 
 
 def find_bare(directory: str) -> Repository:

@@ -271,14 +271,14 @@ def test_a_long_wait_renews_its_ticket_and_keeps_its_place(
 ) -> None:
     monkeypatch.setattr(polling, "GLANCE", 60.0)
     day = 86_400
-    scene.of(KIM).set_policy({"ttl_max": "10d"})
-    scene.of(KIM).extend(F001, 3 * day)
+    scene.of(KIM).set_policy({"ttl_max": "1d"})
+    scene.of(KIM).extend(F001, day)
     lines: list[list[str]] = []
     scene.after(1_000, lambda: scene.of(LEE).read())
-    for days in (0.9, 1.5, 2.5):
+    for days in (0.3, 0.5, 0.8):
         scene.after(days * day, lambda: lines.append(scene.line()))
     monkeypatch.setattr(waiting, "LOOK_LATER", 3_600.0)
-    answer = scene.of(JO).claim([F001], wait=5 * day)
+    answer = scene.of(JO).claim([F001], wait=2 * day)
     assert answer.status == "taken_over"
     assert lines == [[JO.holder]] * 3
 

@@ -14,6 +14,7 @@ from ledger_checker.header_rules import check_header, check_message
 from ledger_checker.listing_rules import ListingFile, check_listings
 from ledger_checker.record_files import RecordFiles
 from ledger_checker.renewals import check_renewal
+from ledger_checker.restorations import putting_back
 from ledger_checker.state import BrokenRule, JudgedStep, about
 from ledger_checker.tips import SampledTips
 from ledger_checker.tree_reader import LEASES, Objects, TreeReader, TreeStep
@@ -218,8 +219,9 @@ class _Judge:
                 check_exclusive(step, self._records.table, new, granted=granted)
 
     def _check_new(self, step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:
-        self.found.leases += 1
-        if new.lease_id in self._nonces:
+        is_back = putting_back(step, new) is not None
+        self.found.leases += not is_back
+        if new.lease_id in self._nonces and not is_back:
             step.breaks("nonce", f"{about(new)} has the nonce of another grant")
         self._nonces.add(new.lease_id)
         check_grant(step, old, new)

@@ -33,6 +33,8 @@ OUTCOMES: Mapping[str, frozenset[str]] = {
     "Acknowledge": frozenset({"acknowledged"}),
     "Barrier": frozenset({"barrier"}),
     "Restore": frozenset({"restored"}),
+    "EndWait": frozenset({"wait_ended"}),
+    "PutBack": frozenset({"put_back"}),
     "DropRecord": frozenset({"dropped"}),
     "MoveLedger": frozenset({"moved"}),
     "OpenMoved": frozenset({"opened"}),

@@ -8,6 +8,7 @@ from typing import Any
 from ledger_checker.commit import NamedOperation
 from ledger_checker.form import LeaseRecord, fold, own_pattern, person
 from ledger_checker.paths import any_overlap
+from ledger_checker.restorations import displaces
 from ledger_checker.sessions import may_speak, stood_before
 from ledger_checker.state import MS, JudgedStep, about, scopes_meet
 
@@ -66,6 +67,8 @@ def _objection_to_state(
         return FINE if same else None
     if op.kind == "Retire":
         return _by_retirement(step, op, old)
+    if op.kind == "PutBack":
+        return displaces(step, op, old)
     return None
 
 

@@ -96,6 +96,7 @@ class LedgerHeader:
     digest: str | None
     ring: tuple[tuple[str, int, str], ...]
     moved_to: str | None = None
+    closed_until: int | None = None
 
     @property
     def token(self) -> int:
@@ -213,7 +214,11 @@ def read_header(data: bytes) -> LedgerHeader:
         fields.setdefault("digest", None)  # new in the second format
         fields["ring"] = fields.pop("ring", None)
     moved_to = _maybe(fields, "moved_to") if "moved_to" in fields else None
-    _check_fields({x: y for x, y in fields.items() if x != "moved_to"}, HEADER_FIELDS)
+    closed = _time(fields, "closed_until") if "closed_until" in fields else None
+    rare = ("moved_to", "closed_until")
+    _check_fields({x: y for x, y in fields.items() if x not in rare}, HEADER_FIELDS)
+    if closed is not None and format < 5:
+        raise BadForm("it grants nothing for a while, which format 5 knows first")
     policy = fields["policy"]
     if not isinstance(policy, dict):
         raise BadForm("policy is not a mapping")
@@ -227,6 +232,7 @@ def read_header(data: bytes) -> LedgerHeader:
         digest=_maybe(fields, "digest"),
         ring=tuple(map(_ring_entry, lines.removesuffix(b"\n").split(b"\n"))) if ring else (),
         moved_to=moved_to,
+        closed_until=closed,
     )
 
 

@@ -7,6 +7,7 @@ import re
 from ledger_checker.commit import NamedOperation
 from ledger_checker.endings import ended_by
 from ledger_checker.form import LeaseRecord, fold
+from ledger_checker.restorations import check_put_back, is_closed, putting_back
 from ledger_checker.sessions import stood_before
 from ledger_checker.state import MS, JudgedStep, LeaseTable, about
 
@@ -14,6 +15,11 @@ from ledger_checker.state import MS, JudgedStep, LeaseTable, about
 def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:
     """Check the record of a new grant against its operation. ``old`` is the one it replaced."""
     name, before = about(new), step.before
+    if (back := putting_back(step, new)) is not None:
+        check_put_back(step, *back, new)
+        return
+    if is_closed(step):
+        step.breaks("wait", f"{name} is granted while the ledger grants nothing new")
     least = before.token if before is not None else 0
     if not least < new.token <= step.header.token:
         message = f"{name} has the token {new.token}, and those of this step are "

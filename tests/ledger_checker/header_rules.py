@@ -9,6 +9,7 @@ from typing import Any
 
 from ledger_checker.commit import OUTCOMES, REFUSALS, NamedOperation
 from ledger_checker.form import EPOCH_SIZE, LedgerHeader, LedgerPolicy, person
+from ledger_checker.restorations import begin, check_wait
 from ledger_checker.state import MS, JudgedStep, about
 
 RING_SIZE = 128
@@ -33,6 +34,7 @@ def check_header(step: JudgedStep) -> None:
     _check_ring(step)
     _check_digest(step)
     _check_tokens(step)
+    check_wait(step)
     if step.declared is not None:
         _check_move(step)
         _check_outcomes(step)
@@ -157,6 +159,9 @@ def _count(
         return [(epoch, least + (outcome == "claimed"), most + (outcome != "renewed"))]
     if op.kind == "Complete":
         return [(epoch, least, most + 1)]
+    if op.kind == "Restore" and op.fields.get("waits"):
+        begun = begin(step, epoch * EPOCH_SIZE + most, above)
+        return [(begun // EPOCH_SIZE, begun % EPOCH_SIZE, begun % EPOCH_SIZE)]
     if op.kind != "Restore" or not isinstance(above, int):
         return [(epoch, least, most)]
     given, found = above - epoch * EPOCH_SIZE, []

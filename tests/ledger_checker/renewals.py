@@ -8,6 +8,7 @@ from functools import reduce
 
 from ledger_checker.commit import MAX_OPERATIONS, NamedOperation
 from ledger_checker.form import Allowance, LeaseRecord
+from ledger_checker.restorations import check_put_back, putting_back
 from ledger_checker.sessions import REBINDS, changed, concerns, speaks
 from ledger_checker.state import MS, JudgedStep, about
 
@@ -18,6 +19,8 @@ _FOR_GOOD = ("resource", "scope", "holder", "token", "claimed_at")
 def check_renewal(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
     """Check the record of a grant against the one before the step."""
     name = about(old)
+    if (back := putting_back(step, new)) is not None:
+        check_put_back(step, *back, new)
     for key in _FOR_GOOD:
         if getattr(old, key) != getattr(new, key):
             rule = "token" if key == "token" else "record"
@@ -25,7 +28,7 @@ def check_renewal(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
     if step.hidden:
         _check_replaced(step, old, new)
         return
-    if step.declared is None:
+    if step.declared is None or back is not None:
         return
     asked = [op for op in step.operations if concerns(op, old)]
     if new.operation not in {op.id for op in asked}:

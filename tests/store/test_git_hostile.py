@@ -445,7 +445,7 @@ def test_a_bad_header_is_refused_whole(bare: Path, leases: Leases) -> None:
 
 def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:
     """Even where it is not this subset of YAML any more, the message is of the version."""
-    newer = b"format: 5\nring: &ring [a, b]\nagain: *ring\n"
+    newer = b"format: 6\nring: &ring [a, b]\nagain: *ring\n"
     place(bare, {"ledger.yaml": newer})
     error = refused(lambda: leases.claim("F001"))
     assert any("upgrade" in hint for hint in error.hints), error.message

@@ -34,6 +34,7 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import PICKED_FORMAT, Ledger, Notice, count_token
 from gitlease.core.moves import operations as ops
+from gitlease.core.moves.closing import check_open
 from gitlease.core.moves.operations import Claim, Event, Operation, Outcome
 from gitlease.core.moves.tickets import give_way, served
 from gitlease.core.resources import WHOLE, Resource, fold, scopes_overlap
@@ -291,6 +292,8 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     decision, asked = _decide(ledger, op, moment), op
     own = decision.own
     if own is not None and decision.how is Relation.MINE:
+        if set(decision.paths) - set(own.paths):
+            check_open(ledger.header, moment, op.resource.text)
         binds = may_bind(ledger, own, op.actor, moment)
         status, state = "renewed", ledger
         lease = replace(
@@ -519,6 +522,7 @@ def _displace(
 def _granted(
     ledger: Ledger, op: Claim, decision: _Decision, moment: Moment
 ) -> tuple[Ledger, Lease]:
+    check_open(ledger.header, moment, op.resource.text)
     ledger, lease = new_lease(ledger, op, moment.now.wall_ms, scope=op.scope, ttl=decision.ttl)
     if op.picked:
         # Older clients would drop the mark, so they must refuse the ledger from now on.
@@ -678,6 +682,8 @@ def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]
     many workers gets work of its own (S1). ParkedMeanwhile when a parked lease was not known of.
     """
     policy = ledger.header.policy
+    for wanted in op.claims[:1]:  # or else each of them would be passed over
+        check_open(ledger.header, moment, wanted.resource.text)
     for x in ledger.every_lease() if op.tasks else ():
         is_new = x.parked and x.resource.key in op.tasks and x.key not in op.parked
         if is_new and relation(x, op.actor, policy, moment) is Relation.PARKED:

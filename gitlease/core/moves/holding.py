@@ -69,6 +69,7 @@ from gitlease.core.loss import Loss, no_longer, reason_text, still_held
 from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import Relations, event, outcome, relations
+from gitlease.core.moves.closing import check_open
 from gitlease.core.moves.operations import Event, Grant, Operation, Outcome
 from gitlease.core.policy import NO_ADMINS, admin_words, change_policy
 from gitlease.core.resources import (
@@ -184,6 +185,7 @@ def complete(ledger: Ledger, op: ops.Complete, moment: Moment) -> tuple[Ledger, 
     state, records = ledger, mine
     if not mine:
         # Finished without a lease: it takes a token like any grant.
+        check_open(ledger.header, moment, op.resource.text)
         scope = op.scope or WHOLE
         state, record = claiming.new_lease(ledger, op, now, scope=scope, ttl=policy.ttl_min)
         records = [record]

@@ -313,10 +313,24 @@ class Restore(Operation):
     """Goes on from another past than the one that was seen.
 
     ``above`` is the last fencing token of the past that is given up: none that was given there is
-    given again (S4).
+    given again (S4). ``waits``: the ledger's ref was deleted, and what was granted since the state
+    that is put back is not known (see ``restoring``).
     """
 
     above: int
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndWait(Operation):
+    """Ends the wait of a restored ledger: for admins, who have asked everybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack(Operation):
+    """Writes down the caller's own leases that a restored ledger lacks, as their clone saw them."""
+
+    leases: tuple[Lease, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,9 +34,10 @@ from gitlease.core.lease import (
     standing,
 )
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
-from gitlease.core.moves import claiming, holding, moving, tickets
+from gitlease.core.moves import claiming, holding, moving, restoring, tickets
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Event, Operation, Outcome
+from gitlease.core.policy import check_ceiling
 from gitlease.core.resources import Issues
 
 MAX_REVISION = 10**17
@@ -62,9 +63,11 @@ MOVES: Mapping[type[Operation], Move] = {
     ops.SetPolicy: holding.set_policy,
     ops.Acknowledge: holding.acknowledge,
     ops.Barrier: holding.barrier,
-    ops.Restore: holding.restore,
     ops.MoveLedger: moving.move,
     ops.OpenMoved: moving.open_moved,
+    ops.Restore: restoring.restore,
+    ops.EndWait: restoring.end_wait,
+    ops.PutBack: restoring.put_back,
     ops.DropRecord: holding.drop_record,
     ops.TakeTicket: tickets.take,
     ops.LeaveTicket: tickets.leave,
@@ -304,6 +307,7 @@ GOVERNANCE = (
     ops.SetPolicy,
     ops.DropRecord,
     ops.MoveLedger,
+    ops.EndWait,
 )  # what only a ledger's admins may
 KEYED = 40  # characters of an operation's id with a key
 NONCES = 2_000  # records that are searched for the nonce of a new grant
@@ -346,6 +350,7 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     _check_clock(base, record.at, now_ms)
     _check_governance(base, record, pusher)
     _check_restores(base, record)
+    _check_ceilings(record)
     applied = repeat(base, record)
     check_nonces(base, record)
     _check_takeovers(applied, record, now_ms)
@@ -437,8 +442,19 @@ def _check_restores(base: Ledger, record: StepRecord) -> None:
             hints=holding.restore_hints(policy),
         )
     lately = any(entry.outcome == "restored" for entry in base.header.ring)
-    if len(asked) > 1 or lately:
+    # One whose ref was deleted once more is restored once more.
+    if len(asked) > 1 or (lately and not asked[0].waits):
         raise Illegal("restore", "an epoch was begun just now: there is one at a time")
+
+
+def _check_ceilings(record: StepRecord) -> None:
+    # Here and not in the table: histories have what an older gitlease allowed.
+    for operation in record.operations:
+        if isinstance(operation, ops.SetPolicy):
+            try:
+                check_ceiling(dict(operation.changes))
+            except UsageError as error:
+                raise Illegal("policy", error.message) from None
 
 
 def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
@@ -447,7 +463,9 @@ def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
     if not pusher.gateway or any(map(base.header.policy.is_admin, pusher.holders or ())):
         return
     for operation in record.operations:
-        if isinstance(operation, GOVERNANCE) and not pusher.may_be(operation.actor.holder):
+        restores = isinstance(operation, ops.Restore) and operation.waits
+        governs = restores or isinstance(operation, GOVERNANCE)
+        if governs and not pusher.may_be(operation.actor.holder):
             raise Illegal(
                 "gateway",
                 f"{printable(operation.actor.holder)} governs through {pusher.known}, "

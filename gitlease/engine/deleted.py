@@ -1,0 +1,84 @@
+"""Brings back a ledger whose ref was deleted, and ends the wait that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from gitlease.core.errors import AnotherLedger, Invalid
+from gitlease.core.frozen import replace
+from gitlease.core.moves.closing import wait_end
+from gitlease.core.moves.operations import Barrier, EndWait, Operation, Restore
+from gitlease.core.moves.transitions import Decided
+from gitlease.engine.acts import confirmed
+from gitlease.engine.answers import Reading
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Prepared, Snapshot, Swapped
+from gitlease.engine.stepping import change
+from gitlease.engine.transaction import fresh_id
+
+
+def restore(session: LedgerSession, *, at_once: bool = False) -> Reading:
+    """Put a ledger whose ref was deleted back, as this clone has seen it last: for admins.
+
+    ``at_once``: without its wait, or end it, where an admin has asked everybody. Raises Invalid
+    where this clone has seen none, and Rollback where there is another ledger.
+    """
+    store, layer = session.store, session.layer
+    session.check_holder()
+    end = EndWait(id=fresh_id(), actor=session.actor)
+    try:
+        head = store.fetch(layer)
+    except AnotherLedger as missing:
+        known = store.known(layer)
+        if not missing.gone or known is None or known.ledger is None:
+            raise
+        back = Restore(id=fresh_id(), actor=session.actor, above=0, waits=True)
+        _recreate(session, known, [back, end] if at_once else [back])
+        return confirmed(session, known)
+    if head.ledger is None:
+        raise Invalid(
+            f"there is no ledger at {store.place}, and this clone has never seen one there",
+            hints=(
+                "restore it in a clone that has used it there, the most recent one if possible",
+            ),
+        )
+    waits = wait_end(head.ledger.header, session.clock.now().wall_ms) is not None
+    if at_once and waits:
+        change(session, "init", [end])
+        return confirmed(session, head)
+    said = f"nothing was restored: the ledger at {store.place} is there"
+    if at_once:
+        said += ", and does not wait"
+    reading = confirmed(session, head)
+    return replace(reading, warnings=(*reading.warnings, said))
+
+
+def _recreate(session: LedgerSession, known: Snapshot, operations: list[Operation]) -> None:
+    """Create the ref on top of a known state, if it is still missing."""
+    layer = session.layer
+    session.transaction.decided(known, operations)  # who may not is told so by what is known here
+
+    def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+        head = heads[layer]
+        if head.version != known.version:
+            raise _Back(head)
+        return {layer: session.transaction.decided(head, operations)}
+
+    def send(prepared: Prepared) -> Swapped:
+        return session.store.swap(replace(prepared, expected={layer: ""}))
+
+    with suppress(_Back):  # somebody else has restored it meanwhile
+        session.transaction.carry_out_on([layer], decide, what="the restoration", send=send)
+
+
+class _Back(Exception):
+    """The ledger is there again."""
+
+
+def first_step(session: LedgerSession, known: Snapshot | None) -> list[Operation]:
+    """The first step of a new ledger: one that waits where this clone has ``known`` another."""
+    if known is None or known.ledger is None:
+        return [Barrier(id=fresh_id(), actor=session.actor)]
+    above = known.ledger.header.token
+    return [Restore(id=fresh_id(), actor=session.actor, above=above, waits=True)]

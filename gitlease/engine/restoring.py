@@ -1,0 +1,56 @@
+"""What a clone puts back of its own in a ledger that was restored from an older state.
+
+Every change of a ledger first puts back what the ledger lacks, so that whoever held a lease before
+it was deleted goes on (see ``core.moves.restoring``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant, rfc3339
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, place
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.closing import wait_end
+from gitlease.core.moves.restoring import MOST_BACK
+from gitlease.engine.ports import Snapshot
+
+
+def owed(head: Snapshot, actor: Actor, moment: Moment) -> Iterator[tuple[Lease, ...]]:
+    """An actor's own live leases of before that a head lacks, as many as one operation may have."""
+    if head.former is None:
+        return
+    ledger, former = head.ledger, head.former.read()
+    if ledger is None or former is None or wait_end(ledger.header, moment.now.wall_ms) is None:
+        return
+    then = replace(moment, seen=head.former.seen)
+    own = [x for x in former.every_lease() if _is_owed(x, ledger, actor, then)]
+    for start in range(0, len(own), MOST_BACK):
+        yield tuple(own[start : start + MOST_BACK])
+
+
+def _is_owed(lease: Lease, ledger: Ledger, actor: Actor, moment: Moment) -> bool:
+    if lease.state is not State.ACTIVE or not lease.same_holder(actor):
+        return False
+    # Another clone of this person knows better what became of its leases since.
+    if lease.host is not None and lease.place.host != place(actor.host).host:
+        return False
+    try:
+        stood = ledger.lease(lease.resource, lease.scope)
+    except Invalid:
+        return False
+    there = stood is not None and stood.lease_id == lease.lease_id
+    if stood is not None and there and stood.renewals >= lease.renewals:
+        return False
+    return holder_has(lease, moment)
+
+
+def waiting(head: Snapshot, now: Instant) -> tuple[str, ...]:
+    """What to tell of a restored ledger that grants nothing new yet."""
+    until = head.ledger and wait_end(head.ledger.header, now.wall_ms)
+    if not until:
+        return ()
+    at = rfc3339(until, round_up=True)
+    return (f"the ledger was deleted and is there again: nothing new is granted until {at}",)
