@@ -178,6 +178,9 @@ from gitlease.core.resources import parse_scope as parse_scope
 from gitlease.core.resources import path_resource as path_resource
 from gitlease.core.resources import scopes_overlap as scopes_overlap
 from gitlease.core.resources import word_anywhere as word_anywhere
+from gitlease.core.whose import Makers as Makers
+from gitlease.core.whose import Naming as Naming
+from gitlease.core.whose import Superseded as Superseded
 from gitlease.core.work import Authorship as Authorship
 from gitlease.core.work import Became as Became
 from gitlease.core.work import Finding as Finding

@@ -6,12 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from gitlease import tasks
-from gitlease.core.edge import Addresses, Progress, Task
+from gitlease import core, tasks
+from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LATEST, MS
-from gitlease.core.whose import Makers
 from gitlease.core.work import Authorship, Named, read_trailer
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import Unreadable
@@ -286,10 +285,10 @@ class CommitReader:
 
     def makers(
         self, holders: Iterable[str], *, names: Mapping[str, str], bots: Iterable[str]
-    ) -> Makers:
+    ) -> core.Makers:
         """Know people by the mailmap, by their ``names`` in task files, and as ``bots``."""
         canonical = self.canonical((*holders, *names))
-        return Makers.of(Addresses(canonical=canonical, names=names), bots)
+        return core.Makers.of(core.Addresses(canonical=canonical, names=names), bots)
 
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Read the people of some commits and the names in them, without their changes."""

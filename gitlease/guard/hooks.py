@@ -15,7 +15,6 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooM
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import LeaseView, person_key
 from gitlease.core.resources import WHOLE
-from gitlease.core.whose import Makers
 from gitlease.core.work import trailer
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.message import (
@@ -174,7 +173,7 @@ class HookWorktree:
             for x in self._reader().read(bring)
         )
 
-    def makers(self, emails: Iterable[str]) -> Makers:
+    def makers(self, emails: Iterable[str]) -> core.Makers:
         """Know the people with these addresses, by the mailmap of the fetched main branch."""
         return self._reader().makers(emails, names=self.people, bots=self.bots)
 
@@ -330,7 +329,7 @@ class Hooks:
                 carried = self._worktree.carried(lines, remote)
                 emails = {x.lease.holder for x in blocking}
                 emails |= {y for x in carried for y in (*x.emails, x.author)}
-                makers = self._worktree.makers(emails) if blocking else Makers()
+                makers = self._worktree.makers(emails) if blocking else core.Makers()
                 report = self._guard.without_own_work(
                     report, carried, lost=work.lost, makers=makers
                 )

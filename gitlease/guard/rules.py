@@ -27,7 +27,6 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import Notice
 from gitlease.core.resources import Resource, fold, scopes_overlap
-from gitlease.core.whose import Makers, Naming, Superseded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ class PushedWork:
     ledgers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    naming: tuple[Naming, ...] = ()
+    naming: tuple[core.Naming, ...] = ()
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
@@ -315,14 +314,14 @@ def blocking(
     carried: Sequence[PushedCommit],
     layer: str,
     actor: Actor,
-    makers: Makers | None = None,
+    makers: core.Makers | None = None,
 ) -> GuardFinding | None:
     """The finding with the oldest commit that touches its path and is not its lease's own work.
 
     None if there is no such commit. ``carried`` begins with the newest.
     """
     lease = finding.lease
-    known = makers or Makers()
+    known = makers or core.Makers()
 
     def is_own_work(commit: PushedCommit) -> bool:
         # Anybody may land the holder's work. A person's other run is known by the token alone.
@@ -420,7 +419,7 @@ class GuardReport:
     warnings: tuple[str, ...] = ()
     offline: str = ""
     old: frozenset[str] = frozenset()
-    superseded: tuple[Superseded, ...] = ()
+    superseded: tuple[core.Superseded, ...] = ()
 
     def lenient(self) -> GuardReport:
         """Turn findings that rest only on a state too old to block anybody into warnings."""

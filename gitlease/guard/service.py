@@ -30,10 +30,8 @@ from gitlease.core.lease import (
     relation,
 )
 from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, parse_resource, word_anywhere
-from gitlease.core.whose import Makers, Naming, Superseded
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.git.files import Notes
-from gitlease.guard.grants import naming_in, superseded_in
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.rules import (
     DAMAGE_SHOWN,
@@ -128,14 +126,19 @@ class GuardService:
     def with_superseded(
         self,
         report: GuardReport,
-        commits: Sequence[Naming],
-        makers: Callable[[Iterable[str]], Makers],
+        commits: Sequence[core.Naming],
+        makers: Callable[[Iterable[str]], core.Makers],
     ) -> GuardReport:
         """Add the superseded ones among the commits of a push, by the state just fetched.
 
         ``makers`` gets the addresses of people.
         """
-        found: list[Superseded] = []
+        if not commits:
+            return report
+        # Loaded only here: most hooks are of commits, and name no lease.
+        from gitlease.guard.grants import naming_in, superseded_in
+
+        found: list[core.Superseded] = []
         for layer in self._layers:
             cached = self._load(layer)
             if cached is None or cached.doubt:
@@ -163,7 +166,7 @@ class GuardService:
         carried: Sequence[PushedCommit],
         *,
         lost: Sequence[Touched],
-        makers: Makers | None = None,
+        makers: core.Makers | None = None,
     ) -> GuardReport:
         """Drop findings that only the leaseholders' own commits touch, unless their path is lost.
 
