@@ -13,6 +13,7 @@ from support.remotes import Remote
 from support.running import until
 from support.tools import in_memory, over_http
 
+import gitlease
 from gitlease.wiring import open_workspace
 
 pytestmark = pytest.mark.default
@@ -56,6 +57,21 @@ def test_one_session_leases_in_two_layers_over_http(gate: Served) -> None:
     for odd in ("local", "a b", ""):
         refused = gate.ask("jo", "PUT", "/v1/leases/F001", json={"layer": odd})
         assert (refused.status_code, refused.json()["code"]) == (400, "usage"), odd
+
+
+def test_python_connects_to_a_layer(gate: Served) -> None:
+    with gitlease.connect(gate.url, token=gate.secret("jo"), session="s", layer="A") as leases:
+        assert leases.claim("F001").layer == "a"
+        assert leases.extend("F001", "1h").token == leases.renew("F001").token == 1
+        assert [x.resource for x in leases.list()] == ["F001"]
+        assert leases.fence("F001", 1).layer == "a"
+        assert [x.kind for x in leases.log()] == ["extended", "claimed"]
+        with pytest.raises(gitlease.UsageError, match="own layer"):
+            next(leases.events())
+        assert (names(gate), names(gate, "a")) == ({}, {"F001": "s"})
+        leases.release("F001")
+    assert gate.ask("jo", "GET", "/v1/events?layer=a").status_code == 400
+    assert names(gate, "a") == {}
 
 
 def test_a_key_is_of_one_layer(gate: Served) -> None:

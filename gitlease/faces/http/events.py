@@ -70,6 +70,8 @@ def stream(
 
     async def answer(request: Request) -> Response:
         token = access.admit(request.headers, "read")
+        if "layer" in request.query_params:
+            raise UsageError("events are those of the gateway's own layer: leave out layer")
         after = _last_seen(request.headers.get("last-event-id"))
         with contextlib.ExitStack() as stack:
             stack.enter_context(streams.opened(token.id))

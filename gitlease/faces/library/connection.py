@@ -32,7 +32,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.loss import Loss, reason_text
-from gitlease.core.resources import Resource, parse_resource, path_resource
+from gitlease.core.resources import Resource, parse_layer, parse_resource, path_resource
 from gitlease.faces.library import values
 from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (
@@ -149,7 +149,9 @@ class Connection(GatewayVerbs):
     answer.
     """
 
-    def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, token: str, session: str | None = None, layer: str | None = None
+    ) -> None:
         if not isinstance(url, str) or not isinstance(token, str):
             raise UsageError("url and token must be strings")
         parts = _parse_url(url)
@@ -160,6 +162,8 @@ class Connection(GatewayVerbs):
         self._secure, self._port = parts.scheme == "https", parts.port
         self._host = parts.hostname or ""
         self._path, self._token, self._session = parts.path.rstrip("/"), token, session
+        # In every request, since a connection is to one layer.
+        self._place = {} if layer is None else {"layer": parse_layer(layer)}
         self.warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -179,7 +183,9 @@ class Connection(GatewayVerbs):
         leases, cursor = list[Lease](), None
         while True:
             known = {"holder": holder, "state": state, "path": path, "cursor": cursor}
-            query = {"limit": "1000"} | {x: y for x, y in known.items() if y is not None}
+            query = (
+                {"limit": "1000"} | self._place | {x: y for x, y in known.items() if y is not None}
+            )
             document = self._ask("GET", f"/v1/leases?{urlencode(query)}")
             leases += leases_of(document)
             cursor = document.get("next_cursor")
@@ -190,7 +196,7 @@ class Connection(GatewayVerbs):
         """The paths that another holds, each with the conflicting lease."""
         wanted, held = _Words().paths(to_list(paths, "paths")), dict[str, Lease]()
         for start in range(0, len(wanted), MOST_PATHS):
-            body = {"paths": wanted[start : start + MOST_PATHS]}
+            body = {"paths": wanted[start : start + MOST_PATHS], **self._place}
             findings = self._ask("POST", "/v1/check", body).get("findings", ())
             held |= {
                 x["path"]: values.lease_of(x["lease"]) for x in findings if x["severity"] == "block"
@@ -207,6 +213,8 @@ class Connection(GatewayVerbs):
     def _events(
         self, after: str | None, opened: Callable[[socket], None]
     ) -> Generator[GatewayEvent, None, None]:
+        if self._place:
+            raise UsageError("events are those of the gateway's own layer: connect without one")
         if after is not None:
             check_text(after, what="the id of an event")
         headers = {"Last-Event-ID": after} if after else {}
@@ -231,7 +239,7 @@ class Connection(GatewayVerbs):
     def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
         """Ask the gateway for a verb of the table with these arguments."""
         verb, _, path = method.route.partition(" ")
-        body = method.values(_Words(), given)
+        body = {**method.values(_Words(), given), **self._place}
         if "{}" in path:
             name = body.pop("resource") if "resource" in body else body.pop("resources")[0]
             path = path.format(quote(name, safe=""))
@@ -315,14 +323,17 @@ class Connection(GatewayVerbs):
         return connection.getresponse()
 
 
-def connect(url: str, *, token: str, session: str | None = None) -> Connection:
+def connect(
+    url: str, *, token: str, session: str | None = None, layer: str | None = None
+) -> Connection:
     """The leases behind a gateway, for one session of the token's holder; connects at first use.
 
         leases = gitlease.connect("http://127.0.0.1:8470", token="glt_...")
 
-    Raises UsageError for an invalid address.
+    ``layer`` is another layer than the gateway's own, of which ``events`` tells nothing. Raises
+    UsageError for an invalid address or layer.
     """
-    return Connection(url, token=token, session=session)
+    return Connection(url, token=token, session=session, layer=layer)
 
 
 def _parse_url(url: str) -> SplitResult:
@@ -424,6 +435,8 @@ class AsyncConnection(AwaitedGatewayVerbs):
                     connected.shutdown(SHUT_RDWR)
 
 
-def connect_async(url: str, *, token: str, session: str | None = None) -> AsyncConnection:
+def connect_async(
+    url: str, *, token: str, session: str | None = None, layer: str | None = None
+) -> AsyncConnection:
     """The same for programs with an event loop: every verb is awaited."""
-    return AsyncConnection(connect(url, token=token, session=session))
+    return AsyncConnection(connect(url, token=token, session=session, layer=layer))

@@ -60,6 +60,19 @@ def test_openintent_names_a_time_only_while_it_blocks(
         assert error["message"].count("expired") == 1
 
 
+def test_no_edit_of_a_file_is_claimed(project: Served) -> None:
+    """Kim's name stands in a task's file, and another has the task by now."""
+    jo, kim = project.caller("jo"), project.caller("kim")
+    taken = {"takeover": True, "reason": "kim is away"}
+    assert jo.put("/v1/leases/task-kims", json=taken).status_code == 201
+    before = (project.folder / "tasks/task-kims.md").read_bytes()
+    refused = kim.delete("/v1/leases/task-kims")
+    assert (refused.status_code, refused.json()["code"]) == (409, "held")
+    assert "removed" not in refused.text
+    assert spor(kim, "release", "task-kims").status_code == 409
+    assert (project.folder / "tasks/task-kims.md").read_bytes() == before
+
+
 # --- OpenIntent -------------------------------------------------------------------------------
 
 
