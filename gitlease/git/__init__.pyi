@@ -12,10 +12,10 @@ from gitlease.git.history import committed as committed
 from gitlease.git.history import read_answer as read_answer
 from gitlease.git.history import read_log as read_log
 from gitlease.git.history import staged as staged
-from gitlease.git.mailmap import MAILMAP as MAILMAP
-from gitlease.git.mailmap import MAX_MAILMAP as MAX_MAILMAP
-from gitlease.git.mailmap import Mailmap as Mailmap
-from gitlease.git.mailmap import read_mailmap as read_mailmap
+from gitlease.git.mainline import MAILMAP as MAILMAP
+from gitlease.git.mainline import MAX_MAILMAP as MAX_MAILMAP
+from gitlease.git.mainline import Mailmap as Mailmap
+from gitlease.git.mainline import read_mailmap as read_mailmap
 from gitlease.git.mainline import read_main_file as read_main_file
 from gitlease.git.merges import merged as merged
 from gitlease.git.objects import BLOB as BLOB
@@ -34,7 +34,6 @@ from gitlease.git.ownership import REFUSED as REFUSED
 from gitlease.git.ownership import cannot_write as cannot_write
 from gitlease.git.ownership import closed_objects as closed_objects
 from gitlease.git.ownership import is_closed_folder as is_closed_folder
-from gitlease.git.ownership import way_back as way_back
 from gitlease.git.plain_yaml import NotPlain as NotPlain
 from gitlease.git.plain_yaml import Plain as Plain
 from gitlease.git.plain_yaml import read_own as read_own
