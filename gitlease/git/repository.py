@@ -498,10 +498,23 @@ class Pieces:
     """Cuts an answer that comes bit by bit at a mark, which ends each piece; ``rest`` has none."""
 
     def __init__(self, mark: bytes, take: Callable[[bytes], None]) -> None:
-        self._mark, self._take, self.rest = mark, take, b""
+        self._mark, self._take = mark, take
+        self._parts = list[bytes]()  # joined once their mark is there: else each bit copies all
+        self._end = b""  # in which a mark may have begun
+
+    @property
+    def rest(self) -> bytes:
+        return b"".join(self._parts)
 
     def more(self, data: bytes) -> None:
-        *pieces, self.rest = (self.rest + data).split(self._mark)
+        new = self._end + data
+        self._end = new[len(new) - len(self._mark) + 1 :] if len(new) >= len(self._mark) else new
+        self._parts.append(data)
+        if self._mark not in new:
+            return
+        *pieces, rest = self.rest.split(self._mark)
+        # What has been cut off must not be found again.
+        self._parts, self._end = [rest], rest[max(0, len(rest) - len(self._mark) + 1) :]
         for piece in pieces:
             self._take(piece)
 

@@ -28,6 +28,7 @@ from gitlease.git.rejections import denies, retry_hints
 from gitlease.git.repository import (
     TIMEOUT,
     TRUE,
+    Pieces,
     Repository,
     ask,
     detail_of,
@@ -225,21 +226,20 @@ class OutputFilter:
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell, self._rest, self._failed = tell, b"", False
+        self._tell, self._failed = tell, False
         self._kept: list[str] | None = None
+        self.more = Pieces(b"\n", self._take).more
 
-    def more(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            text = without_secrets(line.decode("utf-8", "replace").rstrip())
-            if not text or text.startswith(_BY_GIT):
-                self._failed = self._failed or bool(text)
-                continue
-            if self._failed and text.startswith("hint:"):
-                continue  # git's advice follows its error; earlier hints are a hook's
-            if self._kept is None and text.startswith("fatal: "):
-                self._kept = []
-            (self._tell if self._kept is None else self._kept.append)(text)
+    def _take(self, line: bytes) -> None:
+        text = without_secrets(line.decode("utf-8", "replace").rstrip())
+        if not text or text.startswith(_BY_GIT):
+            self._failed = self._failed or bool(text)
+            return
+        if self._failed and text.startswith("hint:"):
+            return  # git's advice follows its error; earlier hints are a hook's
+        if self._kept is None and text.startswith("fatal: "):
+            self._kept = []
+        (self._tell if self._kept is None else self._kept.append)(text)
 
     def end(self, result: GitResult) -> None:
         self.more(b"\n")
