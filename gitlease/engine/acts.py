@@ -658,7 +658,7 @@ def move(session: LedgerSession, to: str) -> Reading:
     if head.ledger is not None and session.store.place == former:
         change(session, "init", [MoveLedger(id=fresh_id(), actor=session.actor, to=to)])
         head = session.store.fetch(session.layer)
-    return _confirmed(session, head)
+    return confirmed(session, head)
 
 
 def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo") -> None:
