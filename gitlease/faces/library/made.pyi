@@ -698,6 +698,8 @@ class LeaseVerbs(Protocol):
         *,
         undo_rollback: bool = False,
         accept_rollback: bool = False,
+        restore: bool = False,
+        now: bool = False,
         new_ledger: bool = False,
         move: bool = False,
     ) -> InitResult:
@@ -710,6 +712,8 @@ class LeaseVerbs(Protocol):
 
         undo_rollback: Restore the ledger that this clone has seen.
         accept_rollback: Accept a rolled-back ledger as it is now.
+        restore: Bring a deleted ledger back, as this clone has seen it last.
+        now: End the wait of a restored ledger: only once everybody has been asked.
         new_ledger: Use a ledger of this remote's own in place of the recorded one.
         move: Move the ledger to where the default branch says.
 
@@ -1325,6 +1329,8 @@ class AwaitedLeaseVerbs(Protocol):
         *,
         undo_rollback: bool = False,
         accept_rollback: bool = False,
+        restore: bool = False,
+        now: bool = False,
         new_ledger: bool = False,
         move: bool = False,
     ) -> InitResult:
@@ -1337,6 +1343,8 @@ class AwaitedLeaseVerbs(Protocol):
 
         undo_rollback: Restore the ledger that this clone has seen.
         accept_rollback: Accept a rolled-back ledger as it is now.
+        restore: Bring a deleted ledger back, as this clone has seen it last.
+        now: End the wait of a restored ledger: only once everybody has been asked.
         new_ledger: Use a ledger of this remote's own in place of the recorded one.
         move: Move the ledger to where the default branch says.
 
