@@ -18,17 +18,24 @@ from gitlease.core.moves.restoring import MOST_BACK
 from gitlease.engine.ports import Snapshot
 
 
-def owed(head: Snapshot, actor: Actor, moment: Moment) -> Iterator[tuple[Lease, ...]]:
-    """An actor's own live leases of before that a head lacks, as many as one operation may have."""
+def owed(
+    head: Snapshot, actor: Actor, moment: Moment, *, brings: bool = False
+) -> Iterator[tuple[Actor, tuple[Lease, ...]]]:
+    """An actor's own live leases of before that a head lacks, as many as one operation may have.
+
+    ``brings``: the actor is a gateway, and those without a host came through one, for their holder.
+    """
     if head.former is None:
         return
     ledger, former = head.ledger, head.former.read()
     if ledger is None or former is None or wait_end(ledger.header, moment.now.wall_ms) is None:
         return
-    then = replace(moment, seen=head.former.seen)
-    own = [x for x in former.every_lease() if _is_owed(x, ledger, actor, then)]
-    for start in range(0, len(own), MOST_BACK):
-        yield tuple(own[start : start + MOST_BACK])
+    then, every = replace(moment, seen=head.former.seen), former.every_lease()
+    others = dict.fromkeys(x.holder for x in every if x.host is None) if brings else {}
+    for who in dict.fromkeys([actor, *map(Actor, others)]):
+        own = [x for x in every if _is_owed(x, ledger, who, then)]
+        for start in range(0, len(own), MOST_BACK):
+            yield who, tuple(own[start : start + MOST_BACK])
 
 
 def _is_owed(lease: Lease, ledger: Ledger, actor: Actor, moment: Moment) -> bool:

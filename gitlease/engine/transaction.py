@@ -128,12 +128,15 @@ class Transaction:
         dice: random.Random | None = None,
         settles: bool = True,
         carry: CarryOut | None = None,
+        brings: bool = False,
     ) -> None:
         """``settles``: what became of a change that was left open is of use to a later command.
-        ``carry`` carries batches out in the place of this, with those of others."""
+        ``carry`` carries batches out in the place of this, with those of others.
+
+        ``brings``: it is a gateway, which puts back the leases of all that it brought."""
         self._store, self._clock, self.actor, self._carry = store, clock, actor, carry
         self._layer, self._patience, self._settles = layer, patience, settles
-        self._dice = dice or random.SystemRandom()
+        self._dice, self._brings = dice or random.SystemRandom(), brings
 
     def carry_out(
         self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
@@ -399,8 +402,8 @@ class Transaction:
             if (former := head.former) is None:
                 continue
             now = Moment(now=self._clock.now())
-            for leases in owed(head, self.actor, now):
-                back = PutBack(id=fresh_id(), actor=self.actor, leases=leases)
+            for actor, leases in owed(head, self.actor, now, brings=self._brings):
+                back = PutBack(id=fresh_id(), actor=actor, leases=leases)
                 try:
                     step = self.decided(after[layer], [back])
                 except HeadGone:

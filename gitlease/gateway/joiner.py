@@ -146,7 +146,7 @@ class Joiner:
         on_step: Callable[[Step], object] = lambda _step: None,
     ) -> None:
         self._store, self._clock, self._layer, self._on_step = store, clock, layer, on_step
-        self._transaction = Transaction(store, clock=clock, actor=actor, layer=layer)
+        self._transaction = Transaction(store, clock=clock, actor=actor, layer=layer, brings=True)
         self._keys = KnownKeys(store, layer)
         self._waiting: list[StepRequest] = []
         self._news = threading.Condition()

@@ -33,6 +33,7 @@ from gitlease.core.moves.operations import Barrier, Renew
 from gitlease.core.resources import Resource
 from gitlease.engine.ports import Change, Snapshot, Swapped, TaskList
 from gitlease.engine.queue import problem_messages, unknown_statuses
+from gitlease.engine.restoring import waiting
 from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.tokens import FILE, Tokens
 from gitlease.git.files import (
@@ -396,6 +397,9 @@ def ledger(of: Examined) -> Rows:
         what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
         source = _IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
         yield BAD, what, f"unset {source[1]}" if source else fit
+    yield from (
+        (WARNING, text, "gitlease help trouble") for text in waiting(of.head, of.clock.now())
+    )
     head = f"{header.ledger_id}, revision {header.revision}"
     yield GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}"
 

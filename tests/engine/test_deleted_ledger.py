@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core.values import F001, JO, KIM
+from core.values import F001, JO, KIM, claim, renew
 from support.memory import Fault
 from support.session import MemoryWorld
 
@@ -16,12 +16,14 @@ from gitlease.core import (
     LeaseHeld,
     LeaseLost,
     NotHolder,
+    Operation,
     PolicyRefused,
     Rollback,
     Unavailable,
     parse_resource,
 )
 from gitlease.engine import restore
+from gitlease.engine.transaction import Step, Transaction
 
 pytestmark = pytest.mark.default
 
@@ -204,3 +206,24 @@ def test_a_first_ledger_waits_for_nothing() -> None:
     world = MemoryWorld()
     world.of(JO).confirm()
     assert world.of(JO).claim([F001]).status == "claimed"
+
+
+def test_a_gateway_puts_back_the_leases_of_all_that_it_brought() -> None:
+    """L3: nobody of them has a clone."""
+    world = MemoryWorld()
+    gateway = replace(JO, host="hub")
+
+    def brought(who: Actor, operation: Operation) -> Step:
+        store = world.store(gateway, clone="hub")
+        at = Transaction(store, clock=world.clock, actor=gateway, layer="global", brings=True)
+        return at.carry_out([replace(operation, actor=replace(who, host=None))])
+
+    world.of(LEE).claim([F001])
+    lees, kims = claim(LEE, "F002"), claim(KIM, "F003")
+    brought(LEE, lees)
+    brought(KIM, kims)
+    world.remote.force("global", "")
+    restore(world.of(LEE).session)
+    step = brought(KIM, renew(KIM, "F003"))
+    assert step.applied.outcomes[0].status == "renewed"
+    assert world.holders() == [f"F001 {LEE.holder}", f"F002 {LEE.holder}", f"F003 {KIM.holder}"]
