@@ -555,9 +555,7 @@ class _Push:
                 if former is None:
                     check_not_reopened(self._objects, move)
                 old = move.old if former is None else former
-                judge_ledger(
-                    self._objects, old, move.new, self._pusher(), self._now, self._replay
-                )
+                judge_ledger(self._objects, old, move.new, self._pusher(), self._now, self._replay)
                 return ()
 
             yield from self._refusals(judged, move.ref)
