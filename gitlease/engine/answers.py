@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from gitlease import engine
@@ -11,7 +11,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import DEFAULT_POLICY, Lease, LeaseView, Policy, State
 from gitlease.core.ledger import MAX_STEP, Note, Ticket
-from gitlease.core.moves.operations import Event
+from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.resources import WHOLE, Resource
 from gitlease.engine.ports import Written
 
@@ -27,6 +27,7 @@ class ClaimOptions:
     ``commit`` records the edges as a commit of their own; None: as the settings say. ``picked``:
     a pool or a run takes the tasks from the queue by itself, so they go back to it at their lapse.
     ``default_fits``: no limit of the ledger refuses a TTL that was set, as nothing is claimed.
+    ``before_sending`` is called with the claims of each try before that is sent.
     """
 
     scope: str = WHOLE
@@ -42,6 +43,7 @@ class ClaimOptions:
     commit: bool | None = None
     picked: bool = False
     default_fits: bool = False
+    before_sending: Callable[[Sequence[Claim]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Answer:
     caller's edge stands now: in the ledger's ``record``, a ``file``, or both. ``written`` has the
     task file edits, ``notes`` those left for the next holder. ``stays`` names what an implicit end
     left to running commands. ``at`` is the instant from which its leases count, if the ledger was
-    changed.
+    changed. ``run`` is the record of the run that claimed, which was written before.
     """
 
     status: str
@@ -84,6 +86,7 @@ class Answer:
     stays: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     at: Instant | None = None
+    run: str = ""
 
     @property
     def found_nothing(self) -> bool:

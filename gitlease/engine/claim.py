@@ -98,6 +98,8 @@ def pick(
         for p in planned
     )
     claims = tuple(replace(x, passing=left_to(session, x)[1] or None) for x in claims)
+    if options.before_sending is not None and not session.is_dry:
+        options.before_sending(claims)
     op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
     return change_with_edges(
         session, "next", lambda: ([op], planned), goal=HELD, commit=options.commit, checked=True
@@ -228,6 +230,8 @@ class ClaimPlan:
             for p in planned
         ]
         self.paths = {x.resource: x.paths for x in claims}
+        if options.before_sending is not None and not self._session.is_dry:
+            options.before_sending(claims)
         if not options.bind or options.new:  # which refuses what would be bound
             return claims, planned
         resources, actor = tuple(p.resource for p in planned), self._session.actor

@@ -310,6 +310,7 @@ class LedgerSession:
         learn: Callable[[], object] = lambda: None,
         carry: CarryOut | None = None,
         runs: Callable[[], Runs | None] = lambda: None,
+        elsewhere: Callable[[], Sequence[LedgerSession]] = lambda: (),
         run_tokens: frozenset[int] = frozenset(),
         no_holder: GitleaseError | None = None,
     ) -> None:
@@ -318,7 +319,7 @@ class LedgerSession:
         ``learn`` has the clone learn what it lacks of the default branch, and never fails.
         """
         self._no_holder = no_holder
-        self._runs, self._run_tokens = runs, run_tokens
+        self._runs, self._run_tokens, self._elsewhere = runs, run_tokens, elsewhere
         self.landed, self._learn = landed, learn
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
@@ -606,23 +607,49 @@ class LedgerSession:
         return any(x.lease_id in ids or (dead.alone and x.session == dead.session) for x in own)
 
     def _end_dead_runs(self) -> tuple[str, ...]:
+        """End what dead runs of this clone hold, in every layer; return messages."""
+        messages, runs = [*self._end_dead_runs_here()], self._runs()
+        elsewhere = frozenset[str]() if runs is None else runs.layers_of_dead(self.actor)
+        for other in self._elsewhere() if elsewhere - {self.layer} else ():
+            with suppress(GitleaseError):  # the next command tries again
+                messages += other._end_dead_runs_here()
+        return tuple(messages)
+
+    def _end_dead_runs_here(self) -> tuple[str, ...]:
         messages = list[str]()
         for dead, ends in self._dead_runs():
-            step = None
+            freed = list[Lease]()
             try:
-                if ends:
-                    step = self.transaction.carry_out(ends, together=False, what="the end of a run")
+                freed += self._carry_out_ends(ends)
+                # What its command claimed in other layers ends with it as well.
+                for other in self._elsewhere() if dead.alone and not dead.may_outlive else ():
+                    freed += other.end_session_of_run(dead.session)
             except GitleaseError:  # the step that follows reports it
                 break
-            # After the step: a kill in between has the next command do it again.
-            dead.forget()
-            results = step.applied.results if step else ()
-            freed = [x for result in results if isinstance(result, Outcome) for x in result.leases]
+            # After the step: a kill in between has the next command do it again. A claim whose
+            # outcome is still unknown may yet land.
+            if not dead.claims or not list(self.store.pending(self.layer)):
+                dead.forget()
             messages += [
                 f"{x.resource}: session {dead.session} is dead, and no longer holds it"
                 for x in freed
             ]
         return tuple(messages)
+
+    def end_session_of_run(self, name: str) -> list[Lease]:
+        """End what a run that has ended still holds here in its own session; return that."""
+        if not (left := self.in_session(name)):
+            return []
+        actor = replace(self.actor, session=name)
+        op = RunOut(id=fresh_id(), actor=actor, grants=tuple(map(grant_of, left)))
+        return self._carry_out_ends([op])
+
+    def _carry_out_ends(self, ends: Sequence[Operation]) -> list[Lease]:
+        if not ends:
+            return []
+        step = self.transaction.carry_out(ends, together=False, what="the end of a run")
+        results = (x for x in step.applied.results if isinstance(x, Outcome))
+        return [lease for result in results for lease in result.leases]
 
     def outcome_messages(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """Messages about open changes that the head after a step decided."""

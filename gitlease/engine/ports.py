@@ -518,6 +518,7 @@ class DeadRun:
     """A run of this clone whose processes are gone: what it was granted, and what it bound.
 
     ``alone``: its session was its own, and all that was claimed in it ends with it.
+    ``claims``: it was killed while its claim was on its way.
     ``may_outlive``: its guardian is gone as well, and what it started may work on, so its leases
     are left to lapse.
     """
@@ -528,6 +529,7 @@ class DeadRun:
     alone: bool
     forget: Callable[[], None]
     may_outlive: bool = False
+    claims: bool = False
 
 
 class Runs(Protocol):
@@ -535,6 +537,9 @@ class Runs(Protocol):
 
     def live(self, layer: str) -> frozenset[str]:
         """The ids of the leases of a layer that live runs have."""
+
+    def layers_of_dead(self, actor: Actor) -> frozenset[str]:
+        """The layers in which this person has dead runs."""
 
     def dead(self, layer: str, actor: Actor) -> Sequence[DeadRun]:
         """The dead runs of this person under leases of a layer."""

@@ -186,13 +186,17 @@ def end_session(
 
 
 def run_out(
-    session: LedgerSession, left: Mapping[str, Lease | LeaseView], renewed: Collection[str] = ()
+    session: LedgerSession,
+    left: Mapping[str, Lease | LeaseView],
+    renewed: Collection[str] = (),
+    *,
+    spares: bool = True,
 ) -> Answer:
     """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 
     Tasks stay assigned, the rest is released. A lease that was parked or bound to another session
     stays. ``renewed`` are the ids of leases that stay, too, but are given back if renewing bound
-    what the person had claimed without a session.
+    what the person had claimed without a session. ``spares``: what live runs have stays.
     """
 
     def is_as_left(lease: Lease) -> bool:
@@ -207,7 +211,7 @@ def run_out(
     nothing = Answer(status=RUN_OUT, changed=False)
     # Of what was left, this clone's copy may be lost.
     known = not left or session.known_look() is not None
-    return _end_all(session, end, as_left, nothing, known, None)
+    return _end_all(session, end, as_left, nothing, known, None, spares=spares)
 
 
 def end_every_session(

@@ -289,6 +289,7 @@ def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
 
 PROC = "/proc"
 PATIENCE = 2.0
+MOST_ANCESTORS = 200
 GENERATIONS = 12  # a hook's shell, its subshell, a hook manager and its shells, git
 SHELLS = frozenset((b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"fish", b"busybox"))
 STATE, PARENT, GROUP, STARTED = 0, 1, 2, 19  # fields of /proc/PID/stat, after the name
@@ -373,6 +374,24 @@ class Process:
 def processes() -> dict[int, Process]:
     """The processes that run, by number; those that only wait to be reaped do not count."""
     return {x.pid: x for x, state in _processes() if not _ended(state)}
+
+
+GUARDIAN = b".runs.guardian"  # ends the name of the module that guards the command of a run
+
+
+def is_guardian(words: Sequence[bytes]) -> bool:
+    """Tell by its words whether a process guards the command of a run."""
+    return any(word.endswith(GUARDIAN) for word in words[:5])
+
+
+def run_above() -> int:
+    """The process of the run that this one works below; 0 where none shows."""
+    above = islice(ancestors(), MOST_ANCESTORS)
+    for _, words in above:
+        if is_guardian(words):
+            pid, _ = next(above, (0, []))
+            return pid
+    return 0
 
 
 def members_of(group: int) -> frozenset[int]:

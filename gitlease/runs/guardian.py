@@ -33,6 +33,7 @@ from gitlease.git.run import (
     Process,
     adopt_orphans,
     below,
+    is_guardian,
     name_of,
     name_this_process,
     on_parent_death,
@@ -123,8 +124,7 @@ def _nested_runs(found: Iterable[Process], every: Mapping[int, Process]) -> set[
     """The processes of runs among some: each run, its guardian, and all below that."""
     runs, known = set[int](), {x.pid for x in found}
     for pid in known:
-        words = parent_and_words(pid)[1]
-        if MODULE.encode() in words[:5]:
+        if is_guardian(parent_and_words(pid)[1]):
             parent = every[pid].parent
             runs |= {pid, *(x.pid for x in below(pid, every))}
             runs |= {parent} & known

@@ -227,9 +227,11 @@ def in_a_run(place: Place, kind: str, *, always: bool = False) -> Place:
     ``always``: in a random one, whatever was given. The session of a clone, an agent or a work tree
     is not enough: two runs of one person must never renew or release each other's leases.
     """
-    if place.actor.session_explicit and not always:
-        return place
     pid = 0 if kind == "dispatch" else os.getpid()  # what is dispatched has a process to come
+    if place.actor.session_explicit and not always:
+        # Whoever gave the session may have a terminal that outlives this run by far.
+        is_run = kind in ("run", "dispatch")
+        return place.again(session=place.actor.session, pid=pid) if is_run else place
     return place.again(run=f"{kind}-{fresh_id()[:12]}", pid=pid)
 
 
@@ -291,6 +293,11 @@ def at_the_end(place: runs.RunPlace, lease_ids: Collection[str]) -> LedgerSessio
 
     A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
+    return place_at_the_end(place, lease_ids).ledger
+
+
+def place_at_the_end(place: Place, lease_ids: Collection[str]) -> Place:
+    """The same place with the limits of time of ``at_the_end``."""
     limit, leases = ENDING, list[Lease]()
     with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew
         leases = place.ledger.own_live()
@@ -298,7 +305,7 @@ def at_the_end(place: runs.RunPlace, lease_ids: Collection[str]) -> LedgerSessio
         seconds = (max(ends) - place.ledger.clock.now().wall_ms) / MS
         # A remote that is away must not hold up the end of a run for longer than its lease lasts.
         limit = round(max(ENDING_LEAST, min(ENDING, seconds / CONTACTS)), 1)
-    return place.again(time_limit=limit, patience=ENDING).ledger
+    return place.again(time_limit=limit, patience=ENDING)
 
 
 def _forget_heartbeats() -> None:

@@ -29,7 +29,7 @@ from gitlease.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.git.run import local_variables_cleared, run_git, started_at
 from gitlease.runs.child import CannotExecute, check_executable, fork_into_background, handling
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.heartbeat import at_the_end, new_heartbeat
+from gitlease.runs.heartbeat import at_the_end, new_heartbeat, place_at_the_end
 from gitlease.runs.records import (
     DONE,
     FAILED,
@@ -40,6 +40,7 @@ from gitlease.runs.records import (
     RunPlace,
     RunRecord,
     cannot_write,
+    claiming,
     lines_of,
     record_of,
     remember,
@@ -107,14 +108,17 @@ def claim_to_run(
     """
     request.check_command()
     if not resources:
-        with ends_orderly():
-            return place.queue.claim_next(replace(request.options, picked=True))[0]
+        with (
+            ends_orderly(),
+            claiming(place, replace(request.options, picked=True)) as (run, options),
+        ):
+            return replace(place.queue.claim_next(options)[0], run=run)
     try:
-        with ends_orderly():
-            bound = replace(request.options, bind=True)
-            return engine.claim.claim(
+        with ends_orderly(), claiming(place, replace(request.options, bind=True)) as (run, bound):
+            answer = engine.claim.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
+            return replace(answer, run=run)
     # The claim may have arrived, whenever the signal came.
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
@@ -267,7 +271,8 @@ class LeasedCommand:
             runs.retire(self.record)
         try:
             with ends_orderly(), _time_limit(HURRY if hurried else 0):
-                ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
+                place = place_at_the_end(self.place, {grant.lease_id for grant in grants})
+                ledger = place.ledger
                 warnings = [*unbind(ledger, bound).warnings] if bound else []
                 warnings += self._release(ledger, granted, note, failed) if granted else []
                 if not self.place.actor.session_explicit:
@@ -277,6 +282,7 @@ class LeasedCommand:
                     more = self.place.ledger.in_session(self.place.actor.session, but=claimed)
                     if below := {x.lease_id: x for x in more}:
                         warnings += run_out(ledger, below).warnings
+                    warnings += _end_elsewhere(place, self.place.actor.session)
                 return tuple(_about(ledger, warnings))
         except OutOfTime:
             why = f"the remote did not answer within {HURRY:g} seconds"
@@ -303,7 +309,8 @@ class LeasedCommand:
             warnings += answer.warnings
             if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
                 ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
-                run_out(ledger, {x.lease_id: x for x in self.answer.leases if x.lease_id in ids})
+                left = {x.lease_id: x for x in self.answer.leases if x.lease_id in ids}
+                run_out(ledger, left, spares=False)  # by its record it still is a live run's
                 kept = "the lease is over, and the edge is kept"
                 warnings += [f"{kept}: {refusal.message}" for refusal in answer.refused]
         return warnings
@@ -384,6 +391,19 @@ class LeasedCommand:
         except GitleaseError:
             return None
         return records
+
+
+def _end_elsewhere(place: RunPlace, session: str | None) -> list[str]:
+    """End what the command of a run claimed in its session in other layers; return warnings."""
+    warnings = list[str]()
+    for other in place.everywhere()[1:]:
+        try:
+            if below := {x.lease_id: x for x in other.in_session(session)}:
+                warnings += _about(other, run_out(other, below).warnings)
+        except GitleaseError as refusal:  # the other layers must still be handled
+            left = f"what was claimed in layer {other.layer} is not released"
+            warnings.append(f"{left}, and ends by itself: {refusal.message}")
+    return warnings
 
 
 def _left_behind(ended: Ended) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ from gitlease.runs.records import (
     WAITING,
     RunPlace,
     RunRecord,
+    claiming,
     record_of,
     runs_of,
 )
@@ -333,8 +334,10 @@ class PoolTaker:
                 return self._take_in_worktree(skip, self._base)
             self._look_behind()
             place = in_a_run(self._place, KIND, always=True)
-            options = replace(self._request.run.options, picked=True)
-            answer, task = place.queue.claim_next(options, skip=skip)
+            wanted = replace(self._request.run.options, picked=True)
+            with claiming(place, wanted) as (run, options):
+                answer, task = place.queue.claim_next(options, skip=skip)
+            answer = replace(answer, run=run)
         except NothingLeft as nothing:
             for text in nothing.warnings:
                 self._warn_once(text)
@@ -369,7 +372,9 @@ class PoolTaker:
                 self._pass_over(name, error)
                 continue
             try:
-                answer = claim.claim(place.ledger, [entry.task.resource], options)
+                with claiming(place, options) as (run, noting):
+                    answer = claim.claim(place.ledger, [entry.task.resource], noting)
+                answer = replace(answer, run=run)
             except GitleaseError as refusal:
                 kept = remove_worktree(repository, tree)
                 # Of a work tree that is kept, git keeps the branch.

@@ -17,13 +17,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from gitlease import engine
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound, Unavailable, hint
-from gitlease.core.frozen import JSON, Damaged, dataclass
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    NotFound,
+    Unavailable,
+    UnknownOutcome,
+    hint,
+)
+from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, LeaseView, same_person
-from gitlease.core.moves.operations import Grant
+from gitlease.core.moves.operations import Claim, Grant
 from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ports import DeadRun
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.files import (
@@ -180,6 +188,11 @@ class RunsFolder:
         running = {x.id for x in self.pools() if self.runs(x)} if dead else set[str]()
         return tuple(self._dead_run(x) for x in dead if x.pool not in running)
 
+    def layers_of_dead(self, actor: Actor) -> frozenset[str]:
+        """The layers in which this person has dead runs."""
+        mine = (x for x in self.alive() if same_person(x.holder, actor.holder))
+        return frozenset(x.layer for x in mine if self.is_dead(x))
+
     def _dead_run(self, record: RunRecord) -> DeadRun:
         words = zip(record.resources, record.lease_ids, record.tokens, strict=False)
         scope, session = record.scope, record.session
@@ -192,6 +205,7 @@ class RunsFolder:
             alone=record.alone,
             forget=lambda: self.retire(record),
             may_outlive=not self.is_dead(record),
+            claims=not any(record.tokens),
         )
 
     def latest_of(self, record: RunRecord) -> RunRecord:
@@ -401,7 +415,7 @@ def record_of(
     """
     now, leases, runner = place.ledger.clock.now(), answer.leases, os.getpid()
     return RunRecord(
-        id=f"{now.wall_ms:015d}-{fresh_id()[:8]}",  # which sorts by time
+        id=answer.run or f"{now.wall_ms:015d}-{fresh_id()[:8]}",  # which sorts by time
         holder=place.actor.holder,
         session=place.actor.session or "",
         layer=place.layer,
@@ -421,6 +435,48 @@ def record_of(
         runner_started=started_at(runner),
         **more,
     )
+
+
+@contextlib.contextmanager
+def claiming(place: RunPlace, options: ClaimOptions) -> Iterator[tuple[str, ClaimOptions]]:
+    """Keep the record of a run from before its claim is sent; its id and the claim's options.
+
+    If this process is killed meanwhile, the next command of the clone ends what was granted. The
+    record stays if it cannot be known whether the claim landed.
+    """
+    record = record_of(place, Answer(status="claim"), shown=False)
+
+    def note(claims: Sequence[Claim]) -> None:
+        nonlocal record
+        names, ids = [*record.resources], [*record.lease_ids]
+        granted = [*record.granted]
+        for claim in claims:
+            names.append(claim.resource.text)
+            ids.append(claim.lease_id)
+            granted.append(claim.lease_id)
+            # What its person holds without a session is bound by the claim, and is theirs again.
+            for own in place.ledger.own_records(claim.resource) if options.bind else ():
+                if own.session is None and own.lease_id not in ids:
+                    names.append(own.resource.text)
+                    ids.append(own.lease_id)
+        record = replace(
+            record,
+            scope=options.scope,
+            resources=tuple(names),
+            lease_ids=tuple(ids),
+            tokens=(0,) * len(ids),
+            granted=tuple(granted),
+        )
+        remember(place, record)
+
+    remember(place, record)
+    try:
+        yield record.id, replace(options, before_sending=note)
+    except UnknownOutcome:
+        raise
+    except GitleaseError:
+        runs_of(place).retire(record)
+        raise
 
 
 def cannot_write(what: str, error: OSError) -> Invalid:
@@ -457,5 +513,6 @@ class RunPlace(Protocol):
     def queue(self) -> engine.TaskQueue: ...
     @property
     def again(self) -> Callable[..., Self]: ...
+    def everywhere(self) -> Sequence[engine.LedgerSession]: ...
     def main_branch(self) -> str | None: ...
     def learn_main_branch(self) -> str | None: ...

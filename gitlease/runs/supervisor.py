@@ -166,7 +166,7 @@ class Supervisor:
             hurried=self._command.told_to_end or status in ENDED_BY_SIGNAL,
             failure=failure,
             left=() if self._was_asked else tuple(self._command.left_behind()),
-            is_over=failure not in (UNENDED, UNGUARDED),
+            is_over=not is_unended and (failure != UNGUARDED or self._command.is_watched),
         )
 
     def _next_state(self, *, has_ended: bool) -> RunState:
@@ -383,6 +383,11 @@ class SupervisedProcess:
         """Tell whether the command itself is a nested run that is spared."""
         return self.spares_runs and still_runs(self._pid, self._started)
 
+    @property
+    def is_watched(self) -> bool:
+        """Tell whether its guardian saw it to its end, and all that it started."""
+        return not self._guardian.is_gone() or self._guardian.status is not None
+
     def left_behind(self) -> list[str]:
         """Name what it started, and what goes on after its end."""
         return self._group.names_left()
@@ -398,7 +403,7 @@ class SupervisedProcess:
     def guard(self, until_ms: int) -> bool:
         """Tell its guardian until when it may live; False if that is gone before the command."""
         self._guardian.watch(until_ms)
-        return not self._guardian.is_gone() or self._guardian.status is not None
+        return self.is_watched
 
     def wake(self) -> None:
         """Make ``wait`` return now. Safe for threads."""

@@ -14,6 +14,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, is_holder
 from gitlease.git.files import notes_of
 from gitlease.git.repository import Repository, short_host
+from gitlease.git.run import run_above
 from gitlease.settings.schema import SESSION_KEY, checked, git_source, read_session
 
 VARIABLE = "GITLEASE_SESSION"
@@ -72,6 +73,9 @@ def resolve_identity(
     branch, leader = repository.branch(), os.getsid(0)  # 0: outside of this container
     words = environ.get(TOKENS, "")[:MAX_TOKENS].split()
     tokens = (int(x) for x in words if x.isdecimal() and x.isascii() and len(x) < 20)
+    below_run = frozenset(tokens if session == environ.get(VARIABLE) else ())
+    # What a run's command claims is the run's: its terminal may outlive it by far.
+    leader = (run_above() if below_run else 0) or leader
     return Identity(
         actor=Actor(
             holder=holder,
@@ -84,7 +88,7 @@ def resolve_identity(
         session_source=session_source,
         below_agent=agent_in(environ) is not None,
         # Another session's tokens say nothing about what this one may do.
-        run_tokens=frozenset(tokens if session == environ.get(VARIABLE) else ()),
+        run_tokens=below_run,
         no_holder=no_holder,
     )
 

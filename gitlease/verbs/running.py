@@ -175,7 +175,8 @@ background, and releases them when the command ends. Exits with the command's ow
 Each run has its own session unless you name one, so two runs of one person exclude each other,
 wherever they start. A lease that you hold without a session belongs to the run for its duration,
 and is yours again at the end. A lease that the run's session held before is renewed, and not
-released at the end. What the command itself claims in the run's own session ends with the run.
+released at the end. What the command itself claims in the run's own session ends with the run, in
+every layer.
 
 COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
 On a terminal it shares the process group of gitlease, so that Ctrl-C and Ctrl-Z reach both;

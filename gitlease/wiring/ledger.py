@@ -14,7 +14,7 @@ from shlex import quote
 from gitlease import git, tasks
 from gitlease import guard as guards
 from gitlease import store as stores
-from gitlease.core.errors import Invalid, UsageError, hint, shown
+from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
@@ -178,6 +178,16 @@ class LedgerPlace:
         """The place of a layer's ledger: that of ``--local`` is a place of its own."""
         location = HERE if layer == LOCAL_LAYER else self.location
         return replace(self, location=location, layer=layer)
+
+    def everywhere(self) -> tuple[LedgerPlace, ...]:
+        """The places of all layers that this clone has used by now; this one is the first."""
+        home = self
+        if self.local:
+            with contextlib.suppress(GitleaseError):
+                location = resolve_remote(self.settings, self.repository)
+                home = replace(self, location=location, layer=self.settings.layer)
+        others = (home.of_layer(x) for x in home.layers_in_use())
+        return (self, *(x for x in others if x.layer != self.layer))
 
     @property
     def shared_layers(self) -> list[str]:

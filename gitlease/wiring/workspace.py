@@ -106,6 +106,7 @@ class Workspace:
             landed=Landing(self, watched),
             learn=self.learn_main,
             runs=lambda: _recorded_runs(place.private, self.clock),
+            elsewhere=lambda: self.everywhere()[1:],
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
         )
@@ -120,6 +121,11 @@ class Workspace:
         layers = () if self.alone else self.place.layers_in_use()
         others = [self.place.of_layer(x) for x in layers if x != self.layer]
         return (self, *(self._with(place=place, alone=True) for place in others))
+
+    def everywhere(self) -> tuple[LedgerSession, ...]:
+        """The sessions of all layers that this clone has used by now; the own one is the first."""
+        _, *others = self.place.everywhere()
+        return (self.ledger, *(self._with(place=x, alone=True).ledger for x in others))
 
     @cached_property
     def queue(self) -> engine.TaskQueue:
@@ -147,7 +153,7 @@ class Workspace:
         session: str | None = None,
         no_session: bool = False,
         run: str | None = None,
-        pid: int = 0,
+        pid: int | None = None,
         clock: Clock | None = None,
         time_limit: float = TIME_LIMIT,
         patience: float = PATIENCE,
@@ -155,19 +161,21 @@ class Workspace:
         """The same person at the same ledger, with objects of their own for a thread.
 
         ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session
-        that was not asked for, of process ``pid`` (0: one that is still to start). Whatever the
-        settings say by now: they are not read again. Asks no remote.
+        that was not asked for; all as process ``pid`` if given (0: one that is still to start).
+        Whatever the settings say by now: they are not read again. Asks no remote.
         """
         actor, source = self.actor, self.identity.session_source
+        if pid is not None or run is not None:
+            actor = replace(actor, host=here(pid or 0, self.repository.worktree))
         if no_session:
             actor = replace(actor, session=None, session_explicit=False)
             source = "flag --no-session"
         elif run is not None:
-            host = here(pid, self.repository.worktree)
-            actor = replace(actor, session=run, session_explicit=False, host=host)
+            actor = replace(actor, session=run, session_explicit=False)
             source = "this run alone"
         elif session is not None:
-            actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
+            source = source if session == actor.session else "flag --session"
+            actor = replace(actor, session=session, session_explicit=True)
         return self._with(
             identity=replace(self.identity, actor=actor, session_source=source),
             clock=clock or self.clock,
