@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import random
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -289,6 +290,9 @@ class LedgerView:
         return self.head.policy
 
 
+_SPOKE = "session"  # begins an entry of this clone's memory: a session, and its holder
+
+
 class LedgerSession:
     """The ledger of one layer as one actor reads and changes it."""
 
@@ -311,6 +315,7 @@ class LedgerSession:
         carry: CarryOut | None = None,
         runs: Callable[[], Runs | None] = lambda: None,
         elsewhere: Callable[[], Sequence[LedgerSession]] = lambda: (),
+        remembers_holders: bool = False,
         run_tokens: frozenset[int] = frozenset(),
         no_holder: GitleaseError | None = None,
     ) -> None:
@@ -320,6 +325,7 @@ class LedgerSession:
         """
         self._no_holder = no_holder
         self._runs, self._run_tokens, self._elsewhere = runs, run_tokens, elsewhere
+        self._remembers_holders = self._keeps_holders = remembers_holders
         self.landed, self._learn = landed, learn
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
@@ -435,7 +441,44 @@ class LedgerSession:
             return ()
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         unread = unread_notices(self.store, self.layer, notices, self.actor)
-        return (*(told(notice) for notice in unread), *self.inbox.take())
+        others = self._leases_of_other_identity(head)
+        return (*others, *(told(notice) for notice in unread), *self.inbox.take())
+
+    def other_identity(self) -> tuple[str, ...]:
+        """The same warning as in every answer, by this clone's copy: once for each session."""
+        return self._leases_of_other_identity(self.store.known(self.layer))
+
+    def _leases_of_other_identity(self, head: Snapshot | None) -> tuple[str, ...]:
+        """Say once that this session holds leases as another holder, as it spoke here before."""
+        actor, name = self.actor, self.actor.session
+        if not self._remembers_holders or name is None or head is None or head.ledger is None:
+            return ()
+        self._remembers_holders = False
+        before, now = f"{_SPOKE} {name} as ", self.clock.now().wall_ms
+        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
+        said = list[str]()
+        for holder in sorted(x for x in holders if not same_person(x, actor.holder)):
+            own = head.ledger.live(holder)[0].of_person(holder)
+            live = (x for x in own if x.session == name and x.expires_at > now)
+            if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
+                back = f"git config user.email {shlex.quote(holder)}"
+                said.append(
+                    f"session {name} holds {names} as {holder}, and user.email is "
+                    f"{actor.holder or 'unset'} now; to go on with that: {back}"
+                )
+        return tuple(said)
+
+    def _spoken(self) -> frozenset[str]:
+        return self.store.shown(self.layer, ())
+
+    def _remember_holder(self, outcomes: Sequence[Outcome | GitleaseError]) -> None:
+        """Remember in this clone as whom its session holds leases."""
+        actor = self.actor
+        if actor.session is None or not self._keeps_holders or self.is_dry:
+            return
+        leases = (x for outcome in outcomes if isinstance(outcome, Outcome) for x in outcome.leases)
+        if any(x.session == actor.session and x.same_holder(actor) for x in leases):
+            self.store.shown(self.layer, [f"{_SPOKE} {actor.session} as {actor.holder}"])
 
     def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
         """Those of some leases that a live run has, which alone ends them unless they are named."""
@@ -537,6 +580,7 @@ class LedgerSession:
             after = self.outcome_messages(settled, known) + self.news(known)
             warnings = self.store.warnings + said + after
             raise refusal.with_(message=message, warnings=warnings) from None
+        self._remember_holder(step.applied.results)
         return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
 
     # --- settle ---------------------------------------------------------------------------------

@@ -107,6 +107,7 @@ class Workspace:
             learn=self.learn_main,
             runs=lambda: _recorded_runs(place.private, self.clock),
             elsewhere=lambda: self.everywhere()[1:],
+            remembers_holders=True,
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
         )

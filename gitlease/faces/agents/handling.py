@@ -273,6 +273,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     warnings = (
         # First, because it affects the rest.
         *([fresh.offline] if fresh.offline else []),
+        *(text for space in workspace.in_use for text in space.ledger.other_identity()),
         *wiring.dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),
