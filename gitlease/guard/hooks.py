@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gitlease import core, engine, git
@@ -15,7 +16,8 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooM
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import LeaseView, person_key
 from gitlease.core.resources import WHOLE
-from gitlease.core.work import trailer
+from gitlease.core.work import read_trailer, trailer
+from gitlease.git.files import Table, notes_of, strings_in
 from gitlease.git.history import Changed, committed, paths_between, staged
 from gitlease.git.message import (
     MessageReading,
@@ -27,7 +29,7 @@ from gitlease.git.message import (
 )
 from gitlease.git.repository import Repository, ask, is_on, main_of
 from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
-from gitlease.guard.commits import CommitReader, task_status_changes, touched
+from gitlease.guard.commits import CommitFacts, CommitReader, task_status_changes, touched
 from gitlease.guard.rules import (
     GuardReport,
     PushedCommit,
@@ -40,6 +42,8 @@ from gitlease.guard.rules import (
 )
 from gitlease.guard.service import GuardService
 from gitlease.settings.schema import Tasks
+
+MADE_UNDER = "made under"  # a kind of notes: trailers that commits do not have, by their ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ class HookWorktree:
         warnings += [f"only {len(lost)} of the commits that would be lost were checked"] * cut
         paths = merged((*brings, *taken))
         made = CommitReader(self.repository, self.tasks).people(list(commits)) if commits else []
+        made = self._with_noted(made)
         # A commit between two others may have no trailer, and still leads from one to the other.
         naming = made if any(commit.named for commit in made) else []
         return PushedWork(
@@ -172,6 +177,28 @@ class HookWorktree:
             )
             for x in self._reader().read(bring)
         )
+
+    def note_grant(self, commits: Sequence[str], trailer: str) -> None:
+        """Keep that these commits were made under a lease, by its trailer."""
+
+        def change(tables: dict[str, Table]) -> None:
+            for commit in commits:
+                _, before = tables[MADE_UNDER].get(commit, (0, []))
+                texts = dict.fromkeys((*strings_in(before), trailer))
+                tables[MADE_UNDER][commit] = time.time(), [*texts]
+
+        if commits:
+            notes_of(self.repository.common_dir).change(change)
+
+    def _with_noted(self, made: list[CommitFacts]) -> list[CommitFacts]:
+        # What was noted counts as a trailer does.
+        noted = notes_of(self.repository.common_dir).of(MADE_UNDER) if made else {}
+        for n, commit in enumerate(made):
+            if commit.id in noted:
+                read = map(read_trailer, strings_in(noted[commit.id][1]))
+                named = dict.fromkeys((*commit.named, *filter(None, read)))
+                made[n] = replace(commit, named=tuple(named))
+        return made
 
     def makers(self, emails: Iterable[str]) -> core.Makers:
         """Know the people with these addresses, by the mailmap of the fetched main branch."""

@@ -7,7 +7,8 @@
    before anything is sent. After that the swap decides: the work's refs move with the ledger or not
    at all, so that a grant to others that lands first, even at the very server, refuses the work.
 3. Whether a push is refused never depends on what this clone has been told before: a grant that is
-   gone stops it only if the ledger still shows why, or if the caller must hold it by name.
+   gone stops it only if the ledger shows that it ran out, was revoked or granted to another lease,
+   or if the caller must hold it by name. Commits without a trailer that are refused so are noted.
 4. After an unrelated change of the ledger the push is decided, and tried, again.
 """
 
@@ -35,8 +36,8 @@ from gitlease.core.loss import Loss, still_held
 from gitlease.core.moves.operations import AddNote, Complete, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.resources import Resource, fold, parse_resource
-from gitlease.core.whose import Makers, Naming, override_notes
-from gitlease.core.work import Became, WorkRef
+from gitlease.core.whose import GrantHistory, Makers, Naming, override_notes
+from gitlease.core.work import Became, Named, WorkRef, trailer
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession, Settled, of_damage, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
@@ -73,13 +74,15 @@ class PushCase:
         along: Callable[[], Sequence[Operation]] = tuple,
         naming: Sequence[Naming] = (),
         makers: Callable[[Iterable[str]], Makers] = lambda _emails: Makers(),
+        note: Callable[[Sequence[str], str], None] = lambda _commits, _trailer: None,
         override: str = "",
     ) -> None:
         """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
 
         ``before``: the cached heads as the push began. ``along``: what is done after the renewals.
         ``naming`` are the commits if any of them names a lease, and ``makers`` gets the addresses
-        of people. ``override`` is why superseded ones are pushed all the same.
+        of people. ``note`` keeps that commits were made under a lease, by its trailer.
+        ``override`` is why superseded ones are pushed all the same.
         """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
@@ -87,6 +90,7 @@ class PushCase:
         # Asked only when something would be refused: it costs a connection to the remote.
         self._carried, self._along = cache(carried), along
         self._naming, self._makers, self._override = naming, makers, override
+        self._note = note
         self._believed: dict[str, dict[str, Lease]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
@@ -185,10 +189,11 @@ class PushCase:
         ]
 
     def _drop_ended(self, head: Snapshot, layer: str) -> list[str]:
-        """Forget believed grants that ended, unless the ledger still shows that they are lost.
+        """Forget believed grants that were only given back, by their own person elsewhere.
 
-        Nobody could tell the next time that this clone believed in them: the answer would differ.
-        Returns warnings.
+        The next push would not believe in them any more, and so would be judged otherwise. Those
+        that others were granted since, or hold, are lost; so are those that ran out, as their
+        records say. Returns warnings.
         """
         believed, ledger = self._believed.get(layer, {}), head.ledger
         moment = self._session.moment(head)
@@ -205,14 +210,23 @@ class PushCase:
                     continue  # it ran out, or is another session's now
                 if any(view.severity(x) is Severity.BLOCK for x in now if x.state is State.ACTIVE):
                     continue  # others hold it
-                del believed[lease_id]
                 held = [x for x in now if view.as_own(x) is Relation.MINE]
+                if not held and self._is_superseded(lease, layer):
+                    continue
+                del believed[lease_id]
                 # What the caller holds by now vouches for the work of an earlier lease of it.
                 self._believe(layer, held)
                 warnings += [] if held else [f"{loss.message}: the push goes on without it"]
             except Invalid:
                 continue
         return warnings
+
+    def _is_superseded(self, lease: Lease, layer: str) -> bool:
+        store, resource = self._session.store, lease.resource
+        named = Named(resource.text, resource.key, lease.token, lease.scope, layer)
+        history = GrantHistory(lambda limit: store.history(layer, limit, older=True))
+        later = history.after(named)
+        return bool(later.grants or later.revoked_by)
 
     def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         # In the first layer that has them.
@@ -245,6 +259,8 @@ class PushCase:
                 lost = believed.get(getattr(refusal, "lease_id", None) or "")
                 cover = Cover([lost] if lost else [])
                 under = [x.id for x in self._carried() if any(map(cover.matching, x.touched))]
+                if lost is not None:
+                    self._note(under, trailer(lost, layer))
                 more = f"; commit {under[-1][:10]} is work under it" if under else ""
                 refusal = refusal.with_(message=refusal.message + more)
                 raise with_views(refusal, head, self._actor, step.moment)
@@ -434,6 +450,7 @@ class FencedPush:
             along=along,
             naming=brought.naming,
             makers=self._work.makers,
+            note=self._work.note_grant,
             override=override,
         )
         status: PushStatus = "pushed" if plan.push.refs else "up_to_date"

@@ -465,6 +465,13 @@ class GitWork:
         """Know the people with these addresses."""
         return self._worktree.makers(emails)
 
+    def note_grant(self, commits: Sequence[str], trailer: str) -> None:
+        """Keep in this clone that commits were made under a lease that their messages do not name.
+
+        Else they would be refused once, as long as this clone believes that it holds the lease.
+        """
+        self._worktree.note_grant(commits, trailer)
+
     def _lines(self, plan: PlannedPush) -> list[str]:
         # As git would give them to its pre-push hook.
         none = "0" * (40 if self._repository.object_format == "sha1" else 64)

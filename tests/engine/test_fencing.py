@@ -79,6 +79,9 @@ class FakeWork:
     def brought(self, plan: PlannedPush) -> PushedWork:
         return PushedWork(tuple(Touched(path) for path in self.touched if plan.push.refs))
 
+    def note_grant(self, commits: Sequence[str], trailer: str) -> None:
+        """Nothing is kept from one push to the next."""
+
     def makers(self, emails: Iterable[str]) -> Makers:
         return Makers()
 

@@ -151,6 +151,24 @@ def test_a_release_from_elsewhere_is_the_same_before_and_after_it_is_told(pair: 
     assert not pushes(pair.jo).fenced
 
 
+def test_a_commit_without_a_trailer_is_refused_again_once_it_was(pair: Pair) -> None:
+    """By what this clone noted when it still believed that it held the lease."""
+    pair.jo.claim(API)
+    works(pair.jo)
+    pair.jo.git("clone", "-q", str(pair.remote), str(pair.base / "elsewhere"))
+    elsewhere = Person("jo", pair.base / "elsewhere")
+    elsewhere.git("config", "user.email", pair.jo.email)
+    releases(elsewhere)
+    pair.kim.claim(API)
+    releases(pair.kim)
+    for _ in THRICE:
+        with pytest.raises(LeaseLost):
+            pushes(pair.jo)
+        assert pair.jo.run("push", "-q", "origin", "HEAD:main").returncode == 1
+    pair.jo.claim(API)
+    assert pushes(pair.jo).fenced
+
+
 def test_whoever_holds_it_again_vouches_for_it(lost: Pair) -> None:
     assert lost.jo.claim(API).token == 3
     (lease,) = pushes(lost.jo).leases
