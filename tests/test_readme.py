@@ -123,7 +123,7 @@ def test_the_library_examples_run(clones: dict[str, Path]) -> None:
     assert (int(token) > 6, third) == (True, ["0 True", "0 []"])
     assert looked == [
         "ada@example.com global",
-        "not for that long",
+        "for 28800 s at most",
         "extended",
         "True ['global']",
         "[]",

@@ -142,12 +142,12 @@ LEDGERS = {
         "if before.digest is None:",
     ),
     "another ledger believed": (
-        "if header.ledger_id != before.ledger_id:",
-        "if not header.ledger_id:",
+        "        if ledger.header.ledger_id != before.ledger_id:\n            raise AnotherLedger(",
+        "        if not ledger.header.ledger_id:\n            raise AnotherLedger(",
     ),
     "a ledger that is gone made anew": (
-        "            if before is not None:\n                raise AnotherLedger(",
-        ("            if before is not None and not before:\n                raise AnotherLedger("),
+        "if before is not None or former is not None:",
+        "if before is not None and not before:",
     ),
     "what another process learnt overwritten": (
         "further = self.revision > other.revision or",

@@ -23,14 +23,14 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
     # Two of its gits look at commits: for the ledger's id, and for tasks that are not here.
-    "claim deploy": (60, 5),
-    "renew deploy": (60, 3),
-    "list": (59, 4),
-    "release deploy": (60, 3),
-    "hook pre-commit": (33, 3),
+    "claim deploy": (65, 5),
+    "renew deploy": (65, 3),
+    "list": (63, 4),
+    "release deploy": (65, 3),
+    "hook pre-commit": (34, 3),
     # The first command since main moved reads again what main says of the ledger: three gits.
-    "check HEAD~1..HEAD": (73, 13),
-    "check --stale": (75, 5),
+    "check HEAD~1..HEAD": (78, 13),
+    "check --stale": (80, 5),
 }
 
 
