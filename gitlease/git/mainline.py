@@ -55,8 +55,8 @@ from gitlease.git.repository import (
     without_secrets,
 )
 from gitlease.git.run import GitResult
-from gitlease.git.smudging import ATTRIBUTES, as_checked_out
 
+ATTRIBUTES = ".gitattributes"
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder's listing
 MAX_ROUNDS = 16  # fetches for one commit: a clone without trees needs one for each level
 MAX_PACKS = 50  # of the private repository; then it begins again
@@ -170,7 +170,11 @@ def read_file_at(
             above = f"{above}{part}/"
         if mode not in (FILE, EXECUTABLE):
             return _unknown(f"{path} is not a regular file")
-        changed = as_checked_out(repository, objects, {path: id}, attributes).get(path)
+        changed: bytes | Unreadable | None = None
+        if filter_settings(repository):
+            from gitlease.git.smudging import as_checked_out  # few clones have filters
+
+            changed = as_checked_out(repository, objects, {path: id}, attributes).get(path)
         if isinstance(changed, Unreadable):
             raise changed
         data = objects.read(id, BLOB, limit) if changed is None else changed
@@ -179,6 +183,16 @@ def read_file_at(
         return MainFile(Presence.KNOWN, data)
     except Unreadable as why:
         return _unknown(f"{path} {why}")
+
+
+def filter_settings(repository: Repository) -> str:
+    """A word for the filters that are set up in this clone; ``""`` if there are none."""
+    rows = [(x.key, x.value) for x in repository.config.section("filter")]
+    if not rows:
+        return ""
+    from hashlib import sha256  # OpenSSL, for which hooks have no time
+
+    return sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 # --- the branch ---------------------------------------------------------------------------------

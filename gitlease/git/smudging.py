@@ -14,22 +14,11 @@ from gitlease.git.objects import BLOB, GitObjects, with_fetched
 from gitlease.git.repository import Repository, is_on, lines_as_input
 from gitlease.git.run import GitResult, run_git
 
-ATTRIBUTES = ".gitattributes"
 MAX_ATTRIBUTES = 1024 * 1024  # bytes of one file
 LIMIT = 5.0  # seconds for the filters of all files
 FAILURES = 3  # files; after so many the filter is not tried on the others
 POINTER = b"version https://git-lfs.github.com/spec/"
 _NONE = frozenset({"unspecified", "unset", "set", ""})
-
-
-def filter_settings(repository: Repository) -> str:
-    """A word for the filters that are set up in this clone; ``""`` if there are none."""
-    rows = [(x.key, x.value) for x in repository.config.section("filter")]
-    if not rows:
-        return ""
-    from hashlib import sha256  # OpenSSL, for which hooks have no time
-
-    return sha256(repr(rows).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def may_name_filters(
@@ -65,9 +54,7 @@ def as_checked_out(
     checked out as it is. A filter that fails, or is missing although it is required, makes a file
     unreadable.
     """
-    if not (files and filter_settings(repository)):
-        return {}
-    if not may_name_filters(repository, objects, attributes):
+    if not files or not may_name_filters(repository, objects, attributes):
         return {}
     from tempfile import TemporaryDirectory
 

@@ -31,7 +31,7 @@ from gitlease.core.resources import (
     resolve_path,
 )
 from gitlease.git.files import Unreadable, read_with_status
-from gitlease.git.mainline import missing_of
+from gitlease.git.mainline import ATTRIBUTES, filter_settings, missing_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -42,7 +42,6 @@ from gitlease.git.objects import (
     read_tree,
 )
 from gitlease.git.repository import PATHS, Repository, ask, is_id
-from gitlease.git.smudging import ATTRIBUTES, as_checked_out, filter_settings
 from gitlease.settings.schema import FILE, FILE_STEM, Tasks
 
 MAX_FILES = 50_000
@@ -389,6 +388,8 @@ class RefTree:
         return Content(self._objects.read(self._files[file.path], BLOB, MAX_BYTES))
 
     def _apply_filters(self) -> dict[str, bytes | Unreadable]:
+        from gitlease.git.smudging import as_checked_out  # few clones have filters
+
         # All at once, of a tree of its own: this one may be read folder by folder just now.
         whole = copy.copy(self)
         whole._folders, whole._files, whole._attributes = {"": self.root}, {}, {}
