@@ -28,6 +28,7 @@ from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.places import (
     LAYER,
+    PLACE,
     REMOTE,
     USUAL_STATE,
     Located,
@@ -548,7 +549,10 @@ class LedgerPlace:
         if not located.knows_main:
             learn()
             again = locate(located.asked, repository, self.private)
-            if not again.doubt and again.settings.found == located.settings.found:
+            if not again.doubt and all(
+                again.settings.found[x].value == located.settings.found[x].value for x in PLACE
+            ):
+                # The id that main records is compared with what is there after this.
                 self._remember(decided=True)
                 return None
             located = again if again.doubt else located

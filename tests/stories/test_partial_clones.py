@@ -153,7 +153,9 @@ def test_deleted_ledger_is_not_made_anew(project: Project, kind: str) -> None:
     git(bob.clone, "fetch", "-q")
     project.ann.ok("claim T1")
     git(project.remote.bare, "update-ref", "-d", "refs/gitlease/global")
-    assert claimed(bob, "claim T1") == (7, "invalid")
+    typed = bob.types("claim T1")
+    assert typed.code == 7
+    assert ".gitlease.yaml records the ledger" in typed.err
     assert git(project.remote.bare, "for-each-ref", "refs/gitlease") == ""
 
 
@@ -188,6 +190,15 @@ def test_hook_claims_no_task_that_main_assigns(
     assert max(limits) <= 5, "guard.timeout"
     leases = project.ann.ok("list --json").json["leases"]
     assert {x["resource"] for x in leases} == {"other", "T1"}
+
+
+@pytest.mark.parametrize("kind", ["full", *PARTIAL])
+def test_settings_that_main_got_since_are_no_obstacle(project: Project, kind: str) -> None:
+    bob = project.clone(kind)
+    project.ann.ok("init")
+    project.push()
+    git(bob.clone, "fetch", "-q")
+    assert claimed(bob, "claim T1") == (0, "")
 
 
 def test_bare_repository_learns_main_from_the_remote(project: Project) -> None:
@@ -246,14 +257,12 @@ def test_no_ledger_is_made_while_it_is_unknown_which_is_recorded(
     for line in ("claim T1", "run T1 -- true", "init"):
         typed = bob.types(line)
         assert typed.code not in (0, 70), line
-        assert "no ledger is made" in typed.err, line
+        assert ".gitlease.yaml is not in this clone" in typed.err, line
         assert "--new-ledger" not in typed.err
     assert git(project.remote.bare, "for-each-ref", "refs/gitlease") == ""
-    # The command that it names brings the file.
-    bring = next(x for x in bob.types("claim T1").err.splitlines() if ": git show" in x)
-    git(bob.clone, "-c", "protocol.version=2", "show", bring.rpartition(" ")[2])
+    git(bob.clone, "-c", "protocol.version=2", "show", "origin/main:.gitlease.yaml")
     assert claimed(bob, "claim T1") == (7, "invalid")
-    assert "no ledger is made" not in bob.types("claim T1").err
+    assert "is not in this clone" not in bob.types("claim T1").err
 
 
 def test_unreachable_remote_leaves_main_unknown(project: Project) -> None:
