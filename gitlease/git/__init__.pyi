@@ -45,6 +45,7 @@ from gitlease.git.pushes import announced as announced
 from gitlease.git.pushes import brought_new as brought_new
 from gitlease.git.pushes import fetch_branch as fetch_branch
 from gitlease.git.pushes import fetch_commits as fetch_commits
+from gitlease.git.pushes import fetched_tip as fetched_tip
 from gitlease.git.pushes import main_branches as main_branches
 from gitlease.git.pushes import names_of as names_of
 from gitlease.git.pushes import outgoing as outgoing

@@ -22,7 +22,6 @@ from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.mainline import MainBranch, known_main, learn_main
-from gitlease.git.pushes import fetched_tip
 from gitlease.git.repository import Repository, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
@@ -367,7 +366,7 @@ class LedgerPlace:
             main = main_place(repository, deciding_remotes(asked, repository), self.private)
             # It may have moved on since it was fetched.
             ref = "" if values_of(main) == values else self.main().ref
-            if ref and (tip := fetched_tip(repository, ref)):
+            if ref and (tip := git.fetched_tip(repository, ref)):
                 main = main_place_at(repository, tip, main.name)
             if values_of(main) != values:
                 raise Invalid(
