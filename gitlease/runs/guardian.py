@@ -34,6 +34,7 @@ from gitlease.git.run import (
     adopt_orphans,
     below,
     is_guardian,
+    members_of,
     name_of,
     name_this_process,
     on_parent_death,
@@ -103,9 +104,16 @@ class ProcessGroup:
 
     def send(self, *signums: int, spares_runs: bool) -> None:
         """Send signals to each of them."""
-        for process in self.members(spares_runs=spares_runs):
-            for signum in signums:
-                signal_process(process, signum)
+        members = self.members(spares_runs=spares_runs)
+        in_group = {x.pid for x in members if x.group == self.number}
+        # To the whole group at once, if nobody in it is spared: a shell else sees its child die.
+        at_once = bool(in_group) and not self.spared and members_of(self.number) <= in_group
+        for signum in signums:
+            if at_once:
+                signal_group(self.number, signum)
+            for process in members:
+                if not (at_once and process.pid in in_group):
+                    signal_process(process, signum)
 
     def pass_on(self, signum: int) -> None:
         """Send a signal to the process group alone."""

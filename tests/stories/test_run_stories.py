@@ -411,7 +411,8 @@ def test_on_a_terminal_all_that_the_command_started_ends_and_nothing_else(
 ) -> None:
     run, mine, theirs = " ".join(jo.words()), tmp_path / "mine", tmp_path / "theirs"
     script = tmp_path / "script"
-    inner = f'sleep 90 & echo "$PPID $!" >"{theirs}"; wait'
+    runner_of = 'r=$(cut -d" " -f4 /proc/$PPID/stat)'  # its parent is the guardian
+    inner = f'sleep 90 & {runner_of}; echo "$r $!" >"{theirs}"; wait'
     script.write_text(f"sleep 91 & echo $! >{mine}\n{run} run F001 -- sh -c '{inner}'\necho over\n")
     shell.type(f"sh {script}\n")
     until(lambda: theirs.exists() and len(theirs.read_text().split()) == 2, "the command")
