@@ -94,7 +94,7 @@ ada$ gitlease renew src/pay/
 = 3 held by bob@example.com
 # her push is refused, so her work cannot land over his
 ada$ gitlease push
-= 1 falls under src/pay, held by bob@example.com
+= 3 bob@example.com was granted it later, with token 5
 # ada's work now
 ada$ gitlease brief
 = 0 by bob@example.com
