@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from gitlease import runs
 from gitlease.core.errors import GitleaseError
@@ -218,7 +219,9 @@ ENDING, ENDING_LEAST = 10.0, 1.0  # seconds for one contact, and for all tries, 
 CONTACTS = 4  # that a release may wait for in vain
 
 _lock = threading.Lock()
-_heartbeats: dict[tuple[LedgerSession, str], Heartbeat] = {}
+# Weak: those who keep leases hold on to their heartbeat, and so do its threads while they run. Each
+# key holds a whole workspace, which must go with the heartbeat.
+_heartbeats: WeakValueDictionary[tuple[LedgerSession, str], Heartbeat] = WeakValueDictionary()
 
 
 def in_a_run(place: Place, kind: str, *, always: bool = False) -> Place:
@@ -239,9 +242,10 @@ def heartbeat_of(place: runs.RunPlace) -> Heartbeat:
     """The heartbeat of this process for a ledger, shared by all that keep leases of it."""
     with _lock:
         key = place.ledger, place.actor.holder
-        if key not in _heartbeats:
-            _heartbeats[key] = new_heartbeat(place, sharp=False)
-        return _heartbeats[key]
+        heartbeat = _heartbeats.get(key)
+        if heartbeat is None:
+            heartbeat = _heartbeats[key] = new_heartbeat(place, sharp=False)
+        return heartbeat
 
 
 def new_heartbeat(

@@ -134,7 +134,7 @@ class Holding:
         self._kept: HeldLeases | None = None
 
     def __repr__(self) -> str:
-        if self._kept is None:
+        if not self._views:
             return f"<Holding {' '.join(map(str, self._words))}: not entered>"
         state = f"lost ({self.loss})" if self.loss else f"{self.seconds_left:.0f}s left"
         return f"<Holding {' '.join(self.tokens)}: {state}>"
@@ -171,7 +171,8 @@ class Holding:
     @property
     def seconds_left(self) -> float:
         """Seconds it may be relied on without another renewal; 0.0 when it is over."""
-        return self._kept.seconds_left() if self._kept else 0.0
+        kept = self._kept  # which another thread may let go of
+        return kept.seconds_left() if kept else 0.0
 
     def check(self) -> None:
         """Raise LeaseLost, with the reason, once a lease is lost.
@@ -179,19 +180,28 @@ class Holding:
         It contacts no remote, so it is cheap; a change there is known after the next renewal. Fence
         what cannot be undone by ``token``.
         """
-        if self._kept is None:
+        if not self._views:
             raise UsageError("nothing is held: enter the hold by a with block first")
-        self._kept.check()
+        kept = self._kept
+        if kept is not None:
+            kept.check()
+        elif self._loss is not None:
+            raise self._loss.error
 
     async def wait_lost(self) -> Loss:
         """Wait until a lease is lost, to cancel the work; cancel this when the work is done."""
         lost = asyncio.Event()
+        # A loss is known in the heartbeat's thread, and each waiter may have a loop of its own.
+        waiter = asyncio.get_running_loop(), lost
         with self._lock:
-            # A loss is known in the heartbeat's thread, and each waiter may have a loop of its own.
-            self._waiters.append((asyncio.get_running_loop(), lost))
+            self._waiters.append(waiter)
             if self._loss is not None:
                 lost.set()
-        await lost.wait()
+        try:
+            await lost.wait()
+        finally:
+            with self._lock:
+                self._waiters.remove(waiter)
         return self._loss.loss if self._loss else Loss.EXPIRED
 
     # --- the block ------------------------------------------------------------------------------
@@ -277,8 +287,9 @@ class Holding:
             await claiming
         except (GitleaseError, InterruptedError):
             return
-        if self._kept is not None:
-            await asyncio.to_thread(self._at_end, self._kept)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await asyncio.to_thread(self._at_end, kept)
 
     def _mark(self) -> None:
         ids = self._kept.ids if self._kept else set()
@@ -290,6 +301,9 @@ class Holding:
         if kept is None or not kept.is_here:
             return None
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - kept.granted
+        # A program may keep this object for its tokens: it must not keep the heartbeat, the opened
+        # clone and the task with it.
+        self._kept = self._runner = None
         return kept
 
 
