@@ -128,6 +128,10 @@ def test_only_a_descendant_by_the_newest_holder_vouches() -> None:
     assert superseded(commit(1, Named("F001", "f001", 5, scope="mine"))) == []
 
 
+def test_a_later_lease_of_the_same_person_supersedes_as_well() -> None:
+    assert superseded(commit(1, NAMED, by=LEE)) == ["1"], "token 6 is lee's, and 5 was too"
+
+
 def test_an_override_names_commits_by_whole_ids() -> None:
     found, _ = history(event("claimed", 5), event("claimed", 6, LEE))
     by = find_superseded(

@@ -233,4 +233,44 @@ LEDGERS = {
         "self._proven and object_id(kind, data, len(id) // 2)[0] != id",
         "False",
     ),
+    "a restored ledger with tokens that were given before believed": (
+        "    return may and closed and same and after.token > known.token",
+        "    return may and closed and same",
+    ),
+    "a restored ledger that waits for nothing believed": (
+        "    return may and closed and same and",
+        "    return may and same and",
+    ),
+    "a restoration by whoever may not believed": (
+        "    return may and closed and",
+        "    return closed and",
+    ),
+    "a new ledger that waits for nothing in the place of a deleted one": (
+        "    if known is None or known.ledger is None:\n        return [Barrier",
+        "    if known is None or known.ledger is not None:\n        return [Barrier",
+    ),
+    "a place of the ledger by the work tree": (
+        "    given = main.found if knows_main else tree\n",
+        "    given = tree or main.found\n",
+    ),
+    "a place that main does not name followed": (
+        "            if values_of(main) != values:\n                raise Invalid(",
+        "            if main is None:\n                raise Invalid(",
+    ),
+    "a recorded id that is unknown taken for none": (
+        "    if id is None and unknown:\n",
+        "    if id is not None and unknown:\n",
+    ),
+    "a file of main that cannot be read taken for absent": (
+        '        return _unknown(f"{path} {why}")\n',
+        "        return ABSENT if why else _unknown(path)\n",
+    ),
+    "a clone that lost its remote granted on a ledger of its own": (
+        "stores.RemoteFacts(recorded=recorded, lacking=True, undecided=undecided)",
+        "stores.RemoteFacts()",
+    ),
+    "trouble of a host taken for a refusal": (
+        "        return Cause.TROUBLE if kind is Rejection.TROUBLE else Cause.REFUSED",
+        "        return Cause.REFUSED",
+    ),
 }

@@ -132,4 +132,24 @@ OUTSIDE = {
             "        )\n"
         ),
     ),
+    "orphans of a command adopted by nobody": (
+        "prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0",
+        "prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0",
+    ),
+    "what left a command's session not ended": (
+        "            found = below(self.guardian, every)\n",
+        "            found = [x for x in every.values() if x.group == self.number]\n",
+    ),
+    "a displaced holder's release answered as done": (
+        "        raise _without_own_edge(session, wanted[0], refusal, commit) from None\n",
+        (
+            "        if taken_from(session, wanted[0]) is None:\n"
+            "            raise _without_own_edge(session, wanted[0], refusal, commit) from None\n"
+            '        return Answer(status="released")\n'
+        ),
+    ),
+    "what was written while work landed overwritten": (
+        "            return new if data == old else data\n",
+        "            return new\n",
+    ),
 }

@@ -202,4 +202,61 @@ RULES = {
         "until is not None",
     ),
     "an edge abandoned without a margin": ("(after + margin) * MS", "after * MS"),
+    "a wait after a restoration ignored for grants": (
+        "    check_open(ledger.header, moment, op.resource.text)\n    ledger, lease = new_lease(",
+        "    ledger, lease = new_lease(",
+    ),
+    "a wait as long as the present policy's leases": (
+        "longest = max(LONGEST_TTL, policy.ttl_max)",
+        "longest = policy.ttl_max",
+    ),
+    "renewals refused in the wait": (
+        "        if set(decision.paths) - set(own.paths):\n            check_open",
+        "        if decision.how is not None:\n            check_open",
+    ),
+    "a wait ended by anyone": (
+        '    _check_admin(header.policy, op.actor, "end its wait")\n',
+        "",
+    ),
+    "the epoch of a restoration that any other takes": (
+        "    return days * EPOCH_SIZE + ms * _PER_MS",
+        "    return days * EPOCH_SIZE",
+    ),
+    "a restoration that knows of a higher token passed over": (
+        "known, first = max(op.above, header.token), first_token(now)",
+        "known, first = header.token, first_token(now)",
+    ),
+    "a forged epoch accepted": (
+        "    if known >= max(",
+        "    if not known >= 0 * max(",
+    ),
+    "a lease put back for its whole time": (
+        "        expires_at=lease.expires_at,\n",
+        "        expires_at=now + lease.duration_ms,\n",
+    ),
+    "a lease put back beside one that is held": (
+        "        elif TABLE[how].claim is not Verdict.YES:\n",
+        "        elif TABLE[how].claim is None:\n",
+    ),
+    "a token put back that another lease has": ("or other.token == lease.token) and", ") and"),
+    "a ledger that goes on where it was moved away": (
+        "    if header.moved_to is not None and not isinstance(operation, ops.OpenMoved):",
+        "    if isinstance(operation, ops.MoveLedger) and header.moved_to is not None:",
+    ),
+    "a ledger opened where it was not moved to": (
+        "    if ledger.header.moved_to != op.at:",
+        "    if ledger.header.moved_to is None:",
+    ),
+    "whether a commit is superseded decided by person": (
+        "commit.id in later.overridden:\n",
+        (
+            "commit.id in later.overridden or (\n"
+            "                newest is not None and makers.is_by(commit, newest.holder)\n"
+            "            ):\n"
+        ),
+    ),
+    "the pusher's own lease no reason to let earlier work pass": (
+        "            if vouches(commit, named) or (newest is not None and",
+        "            if (newest is not None and",
+    ),
 }
