@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from support.session import LeaseService, ledger_session
@@ -19,6 +19,7 @@ from gitlease.core import (
     grant_of,
     parse_resource,
 )
+from gitlease.core.whose import Makers
 from gitlease.engine import Answer, ClaimOptions, fresh_id, holds_of, unbind
 from gitlease.engine.acts import renew_grants
 from gitlease.guard import PushedCommit, PushedWork, Touched
@@ -49,6 +50,12 @@ class OneCommit:
 
     def brought(self, plan: PlannedPush) -> PushedWork:
         return PushedWork(self._touched)
+
+    def makers(self, emails: Iterable[str]) -> Makers:
+        return Makers()
+
+    def note_grant(self, commits: Sequence[str], trailer: str) -> None:
+        """This repository keeps nothing."""
 
     def land(self, push: WorkPush) -> tuple[str, ...]:
         self._remote.land(push)
