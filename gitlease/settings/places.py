@@ -247,6 +247,14 @@ def main_place(
     return place
 
 
+def kept_id(folder: str) -> str | None:
+    """The id of the ledger on the default branch as it was read last; None if unknown."""
+    kept = load_json(os.path.join(folder, MAIN_FILE), MAX_BYTES)
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        return str(kept["found"][LEDGER][0])
+    return None
+
+
 def main_place_at(repository: Repository, commit: str, name: str) -> MainPlace:
     """What a commit of the default branch says, which is called ``name``."""
     return _parsed(read_file_at(repository, commit, FILE, limit=MAX_FILE), name)

@@ -22,7 +22,7 @@ from gitlease.core.instant import format_duration, parse_duration
 from gitlease.core.resources import GLOBAL_LAYER, fold, parse_layer, path_resource, resolve_path
 from gitlease.git.files import Unreadable, load_json, read_regular, store_json
 from gitlease.git.mainline import Presence, read_main_file
-from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways
+from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways, ask, listed_refs
 from gitlease.git.run import run_git
 
 FILE = ".gitlease.yaml"
@@ -692,6 +692,7 @@ def set_config(repository: Repository, key: str, value: str) -> str:
 # What counts is what is committed: of the fetched default branch, else of HEAD.
 
 MAX_OUT = 8 * MAX_FILE
+MAX_CHANGES = 50  # commits in which an id is looked for that is not recorded any more
 _ID = rb"[0-9A-Za-z-]{1,64}"
 # As gitlease writes it, which spares the import of a parser.
 _OWN = rb"(?m)^lease:(?: \{|[ \t]*\n +)ledger: (" + _ID + rb")(?:$|[,}])"
@@ -719,6 +720,32 @@ def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
     if id is None and unknown:
         raise Unreadable(unknown)
     return id
+
+
+def branch_id(repository: Repository) -> str | None:
+    """The id on any branch of this clone, or on any that was fetched; None if none has one."""
+    objects, files = git.objects_of(repository), set[bytes]()
+    for _, ref, symref in listed_refs(repository, ["refs/heads/", "refs/remotes/"]):
+        if symref:
+            continue
+        with contextlib.suppress(Unreadable):
+            data = objects.named(f"{ref}:{FILE}", git.BLOB, MAX_FILE)
+            if data not in files and (id := _id_in(data)) is not None:
+                return id
+            files.add(data)
+    return None
+
+
+def former_id(repository: Repository) -> str | None:
+    """An id that commits of this clone recorded and removed, or whose branch was deleted."""
+    command = ["rev-list", f"-n{MAX_CHANGES}", "--full-history", "--all", "--reflog", "--", FILE]
+    done, objects = ask(repository, *command), git.objects_of(repository)
+    for commit in os.fsdecode(done.out).split() if done.code == 0 else ():
+        for name in (commit, f"{commit}^"):
+            with contextlib.suppress(Unreadable):
+                if (id := _id_in(objects.named(f"{name}:{FILE}", git.BLOB, MAX_FILE))) is not None:
+                    return id
+    return None
 
 
 def _id_in(data: bytes) -> str | None:

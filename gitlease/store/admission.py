@@ -62,7 +62,8 @@ class RemoteFacts:
     ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
     record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
     that may have a ledger, by name; none where a flag names the remote. ``lacking``: this clone has
-    no remote, although its ledger may be at one. ``undecided`` is why nobody can tell where the
+    no remote, although its ledger may be at one, and ``left`` is the URL of a ledger that it has
+    used at one. ``undecided`` is why nobody can tell where the
     ledger is, and ``beside`` finds the ref of another ledger on the same remote, before a first one
     is made in a layer.
     """
@@ -76,6 +77,7 @@ class RemoteFacts:
     others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
     learn: Callable[[], object] = lambda: None
     lacking: bool = False
+    left: str = ""
     undecided: Callable[[], Invalid | None] = lambda: None
     beside: Callable[[str], str] = lambda layer: ""
 
@@ -96,6 +98,32 @@ class Admission:
             return Invalid(self._facts.problem, hints=self._facts.way_out)
         unknown = head.layer != GLOBAL_LAYER and self._ledgers.load(GLOBAL_LAYER) is None
         return None if unknown else self._recorded_elsewhere(head)
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether this clone has no remote, although its ledger may be at one."""
+        return self._facts.lacking
+
+    def lost(self) -> Invalid | None:
+        """Why the local ledger of a clone without a remote is not to be used, not even read.
+
+        A ledger there never stands in the settings: what is recorded is that of a remote.
+        """
+        if not self._facts.lacking:
+            return None
+        if (recorded := self.recorded()) is not None:
+            return Invalid(
+                f".gitlease.yaml records the ledger {recorded}, and this clone has no remote: "
+                "who holds what is unknown here",
+                hints=(ADD_REMOTE,),
+            )
+        if self._facts.left:
+            return Invalid(
+                f"this clone has used the ledger at {self._facts.left}, and has no remote: "
+                "who holds what is unknown here",
+                hints=(ADD_REMOTE,),
+            )
+        return None
 
     def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
         """Use the repository that others fetch from, if that has the ledger and the pushed one not.
@@ -180,16 +208,12 @@ class Admission:
             )
 
     def _recorded_elsewhere(self, head: Snapshot) -> Invalid | None:
+        if (lost := self.lost()) is not None:
+            return lost
         recorded, shown = self.recorded(), self._shown(head)
         if recorded is None or shown in self._right(recorded):
             return None
         there = f"has ledger {shown}" if shown else "has none"
-        if self._facts.lacking:
-            return Invalid(
-                f".gitlease.yaml records the ledger {recorded}, and this clone has no remote: "
-                f"{self._ledgers.place} {there}",
-                hints=(ADD_REMOTE,),
-            )
         prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
         return Invalid(
             f".gitlease.yaml records the ledger {recorded}, but {self._ledgers.place} {there}",

@@ -129,7 +129,7 @@ class RefLedgerStore:
     def _admit_by(self, facts: RemoteFacts) -> None:
         self._admission = Admission(facts, proxy(self))
         self.accept, self.doubt = self._admission.accept, self._admission.doubt
-        self.read_elsewhere = self._admission.read_elsewhere
+        self.read_elsewhere, self.lost = self._admission.read_elsewhere, self._admission.lost
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -149,7 +149,8 @@ class RefLedgerStore:
     # --- reading --------------------------------------------------------------------------------
 
     def known(self, layer: str) -> Snapshot | None:
-        if (known := self.load(layer)) is None:
+        known = self.load(layer)
+        if known is None or self._admission.lost() is not None:
             return None
         try:
             ledger = self.read(layer, known.version)
@@ -160,6 +161,8 @@ class RefLedgerStore:
         return self._snapshot(layer, known.at(self.clock.now()), ledger)
 
     def fetch(self, layer: str, there: str = "") -> Snapshot:
+        if (lost := self._admission.lost()) is not None:
+            raise lost
         head = self._fetch(layer, there)
         for _ in range(MOST_MOVES):
             if head.ledger is None or head.ledger.header.moved_to is None or self._follow is None:
@@ -530,7 +533,7 @@ class RefLedgerStore:
                 raise AnotherLedger(
                     f"this clone knows a ledger, but there is none at {self.place}",
                     hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
-                    gone=before is not None,  # at this URL
+                    gone=before is not None and not self._admission.is_lacking,  # at this URL
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
         ledger = self.read(layer, version)

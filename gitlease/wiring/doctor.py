@@ -334,8 +334,14 @@ def trusted(what: str, known: bool, why: str) -> tuple[str, str]:
 def remote(of: Examined) -> Rows:
     place, url, ways = of.place, of.place.location.url, of.place.location.ways
     if url is None or ways is None:
-        what = "leases stay in this clone; to share them: git remote add origin URL"
-        yield (GOOD, "leases stay in this clone") if of.local else (WARNING, what)
+        what = "leases stay in this clone"
+        local = of.kept.store(of.clock, time_limit=LIMIT)
+        if of.local:
+            yield GOOD, what
+        elif (lost := local.lost()) is not None:
+            yield row_of(lost)
+        else:
+            yield WARNING, f"{what}; to share them: git remote add origin URL"
         return
     writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
     where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"

@@ -34,6 +34,7 @@ from gitlease.settings.places import (
     deciding_remotes,
     is_decided_by_main,
     keep_used,
+    kept_id,
     locate,
     main_place,
     main_place_at,
@@ -49,6 +50,8 @@ from gitlease.settings.schema import (
     Found,
     Location,
     Settings,
+    branch_id,
+    former_id,
     load_settings,
     recorded_id,
     remotes_of_work,
@@ -462,10 +465,18 @@ class LedgerPlace:
                 bring = f"git fetch {quote(remote)} {spec}" if branch else ""
             hints = (f"bring it here, then repeat this: {bring}",) if bring else ()
             raise Invalid(f"which ledger {FILE} records is unknown: {why}", hints=hints) from None
-        if id is None and location.url is None:
-            # Without a remote nothing tells what is committed there.
-            found: str | None = self.settings.found[LEDGER].value
-            return found
+        return self._id_without_remote() if id is None and location.url is None else id
+
+    def _id_without_remote(self) -> str | None:
+        """The id in the work tree, on any branch, or on main as it was when there was a remote.
+
+        The branches of a remote are deleted with it, so nothing tells what is on main now. Before
+        there is a local ledger, an id that was removed counts as well.
+        """
+        found, repository = self.settings.found[LEDGER].value, self.repository
+        id = str(found) if found else kept_id(self.private) or branch_id(repository)
+        if id is None and not os.path.exists(os.path.join(self.state(self.layer), KNOWN_FILE)):
+            return former_id(repository)
         return id
 
     def _facts(self, refs: stores.GitRefs, clock: Clock, time_limit: float) -> stores.RemoteFacts:
@@ -481,7 +492,9 @@ class LedgerPlace:
 
         if ways is None:
             recorded = self.recorded_id
-            return stores.RemoteFacts(recorded=recorded, lacking=True, undecided=undecided)
+            return stores.RemoteFacts(
+                recorded=recorded, lacking=True, left=self._left, undecided=undecided
+            )
 
         def others() -> Sequence[tuple[str, stores.GitRefs]]:
             names, here = repository.remote_names(), (ways.reads, *ways.writes)
@@ -516,6 +529,13 @@ class LedgerPlace:
             undecided=undecided,
             beside=lambda layer: self._ledger_beside(refs, layer),
         )
+
+    @property
+    def _left(self) -> str:
+        """The URL of the ledger that a clone without a remote has used at one; ``""`` if none."""
+        used = read_used(self.private)
+        names = (used.names.get(x, "") for x in (USUAL_STATE, used.last))
+        return next((x.partition(" ")[0] for x in names if x), "")
 
     # --- what decided the place -------------------------------------------------------------------
 
