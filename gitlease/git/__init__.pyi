@@ -51,6 +51,7 @@ from gitlease.git.pushes import names_of as names_of
 from gitlease.git.pushes import outgoing as outgoing
 from gitlease.git.pushes import refs_known as refs_known
 from gitlease.git.pushes import removed_by as removed_by
+from gitlease.git.pushes import tip_now as tip_now
 from gitlease.git.repository import ConfigEntry as ConfigEntry
 from gitlease.git.repository import GitConfig as GitConfig
 from gitlease.git.repository import Repository as Repository

@@ -262,7 +262,8 @@ def learn_main(
 
     No contact where nothing is lacking. What failed is tried again after a minute; with ``afresh``
     at once. ``purpose`` names what is wanted of a commit: what is complete for one purpose is not
-    for another. ``commit`` is a tip that this clone's copy of the branch has not moved on to.
+    for another. ``commit`` is a tip that this clone's copy of the branch has not moved on to; with
+    ``afresh`` it is fetched although the clone is not partial.
     Never fails: what stays unknown is in the answer.
     """
     main, deadline = known_main(repository, remotes), time.monotonic() + seconds
@@ -288,7 +289,7 @@ def learn_main(
             return known_main(repository, remotes)
         main = known_main(repository, remotes)
     tip = commit or main.commit or _noted_tip(repository, remote)
-    if not tip or (main.ref and not is_partial(repository)):
+    if not tip or (main.ref and not is_partial(repository) and not (commit and afresh)):
         _settle(repository, key)
         return known_main(repository, remotes)
     complete = f"{key} next" if commit else key

@@ -196,6 +196,19 @@ def fetch_commits(repository: Repository, remote: str, branch: str, *, seconds: 
         ask_remote(repository, "fetch", *words, seconds=seconds)
 
 
+def tip_now(repository: Repository, main: str) -> str:
+    """The id of the commit that a remote's branch is at now; this clone may not have it.
+
+    ``main`` is as for ``fetched_tip``, and so is what this raises.
+    """
+    if (source := tracked(repository, main)) is None:
+        return ""
+    remote, branch = source
+    words = ("ls-remote", "--quiet", "--", remote, HEADS + branch)
+    result = ask_remote(repository, *words, seconds=SECONDS)
+    return refs_in(result, SECONDS).get(HEADS + branch, "")
+
+
 def fetched_tip(repository: Repository, main: str) -> str:
     """The commit that a remote's branch is at now, brought here while no ref moves.
 
@@ -205,9 +218,7 @@ def fetched_tip(repository: Repository, main: str) -> str:
     if (source := tracked(repository, main)) is None:
         return ""
     remote, branch = source
-    words = ("ls-remote", "--quiet", "--", remote, HEADS + branch)
-    result = ask_remote(repository, *words, seconds=SECONDS)
-    tip = refs_in(result, SECONDS).get(HEADS + branch, "")
+    tip = tip_now(repository, main)
     if tip and not commit_of(repository, tip):
         fetch_commits(repository, remote, branch, seconds=SENDING)
     return commit_of(repository, tip) if tip else ""

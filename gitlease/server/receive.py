@@ -306,6 +306,7 @@ def _difference(
 # --- all steps of a move ----------------------------------------------------------------------
 
 MAX_STEPS = 100  # commits of one push
+MAX_PAST = 100_000  # commits since a ledger was at a place to which it comes back
 LOOKED_BACK = 1_000  # commits that are searched for an earlier tip
 
 
@@ -562,12 +563,16 @@ class _Push:
 
     def _former_place(self, move: RefMove) -> str | None:
         """The last state at its former place of a ledger that goes on at a new ref, if it does."""
-        if move.old or not move.new:
+        if not move.new:
+            return None
+        if move.old and read_ledger(self._objects, move.old).header.moved_to is None:
             return None
         parents = commit_at(self._objects, move.new).parent_ids
         if len(parents) != 1:
             return None
         former = parents[0]
+        if move.old and (former == move.old or not self._is_past(move.old, former)):
+            return None  # it comes back only where the state there is a past of its own
         there = {x.removeprefix(self._refs.space): id for x, id in self._refs.ids.items()}
         # It may have ended there in this very push.
         there |= {x.ref: x.new for x in self._ledgers if x.ref != move.ref}
@@ -583,6 +588,17 @@ class _Push:
         if move.ref not in {f"{prefix}/{name}" for name in names}:
             raise Illegal("moved", f"the ledger was moved to {printable(to)}, not to {move.ref}")
         return former
+
+    def _is_past(self, earlier: str, version: str) -> bool:
+        """True if a commit of a ledger is in the past of another one."""
+        parents = commit_at(self._objects, version).parent_ids
+        for _ in range(MAX_PAST):
+            if len(parents) != 1:
+                return False
+            if parents[0] == earlier:
+                return True
+            parents = commit_at(self._objects, parents[0]).parent_ids
+        return False
 
     def judge_work(self) -> list[Refusal]:
         """Refuse work that others hold, and ledgers where no work may be one."""

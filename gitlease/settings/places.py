@@ -126,10 +126,14 @@ def locate(
         if keeps:
             keep_used(folder, used)
     given = main.found if knows_main else tree
+    if keeps and knows_main and used.moved and used.moved == used.values == _values(given):
+        used = replace(used, moved=None)  # main says so too, and may say otherwise later
+        keep_used(folder, used)
     notices, doubt, hints, target = list[str](), "", tuple[str, ...](), None
     values = _values(given)
     if used.values is not None and values != used.values:
-        if knows_main and used.moved != values:
+        # Until main has named the place to which the ledger moved, it is merely older than that.
+        if knows_main and used.moved not in (values, used.values):
             target = values
             what = ", ".join(_said(x, values[x]) for x in places if values[x] != used.values[x])
             if what:

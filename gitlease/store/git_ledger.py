@@ -179,17 +179,27 @@ class RefLedgerStore:
         self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
         self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
         self._admit_by(new.facts)
+        self._standing = ()  # they were said of the former place
         self._warn(f"the ledger was moved from {former} to {self.place}")
-        version = self.storage.fetch(layer)
-        if version is None and self.opener is not None:
+        version = self._with_repairs(lambda: self.storage.fetch(layer))
+        known = self.load(layer)
+        if version is None:
+            is_open = known is not None and known.revision > ledger.header.revision
+        else:
+            there = version
+            is_open = not self._with_repairs(
+                lambda: is_left(self.storage, self.read(layer, there), there, last)
+            )
+        if not is_open and self.opener is not None:
             # Its last state there is the whole of it, so whoever comes first may go on from it.
             op = OpenMoved(id=fresh_id(), actor=self.opener, at=to)
             moment = Moment(now=self.clock.now(), seen=last.seen)
             change = Change(base=last, decided=decide(ledger, [op], moment), what="the move")
             opened = self._with_repairs(lambda: self.storage.write(change, replace_tip=False))
-            self.storage.swap([Move(layer, "", opened)])
-            version = self.storage.fetch(layer)
-        if version is None:
+            self.storage.swap([Move(layer, version or "", opened)])
+            now = self.storage.fetch(layer)
+            is_open = now is not None and now != version
+        if not is_open:
             raise Unavailable(
                 f"the ledger is being moved to {self.place}, where it is not yet",
                 hints=("try again", hint("or finish the move: {}", "init", move=True)),
@@ -548,7 +558,9 @@ class RefLedgerStore:
                 return self._learn_restored(layer, before, ledger, version, received)
         elif former is not None:
             self._check_id(former, ledger)
-        self._check_elsewhere(layer, before, ledger, version)
+        if ledger.header.moved_to is None or self._follow is None:
+            # What has ended here is no less for that: it is compared where it goes on.
+            self._check_elsewhere(layer, before, ledger, version)
         if former is not None:  # the same ledger by another URL
             self._elsewhere.carry(layer)
         present = self.load(layer) or before
@@ -808,6 +820,18 @@ class _Past:
                 self._seen[version], self._kept = seen, self._kept + len(seen[1])
             version, events = seen
             yield from reversed(events)
+
+
+def is_left(storage: Storage, there: Ledger, version: str, last: Snapshot) -> bool:
+    """True if a ledger moved away from a place where ``version`` is, and on to the state ``last``.
+
+    Then it may come back there, in the place of that version.
+    """
+    if last.ledger is None or there.header.moved_to is None:
+        return False
+    old, now = there.header, last.ledger.header
+    same = old.ledger_id == now.ledger_id and old.revision < now.revision
+    return same and first_after(storage, version, last.version) is not None
 
 
 def _lets_go(before: Lease | Damage, now: Lease | Damage) -> bool:

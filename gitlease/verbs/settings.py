@@ -205,10 +205,11 @@ def init_verb(
         raise UsageError(f"{undo} cannot be combined with {accept}")
     if new_ledger and (undo_rollback or accept_rollback):
         raise UsageError(f"{new} cannot be combined with the choice of a history")
-    if restore and (undo_rollback or accept_rollback or new_ledger or move):
-        raise UsageError(
-            f"{door.option('restore')} cannot be combined with {undo}, {accept} or {new}"
-        )
+    given = {undo: undo_rollback, accept: accept_rollback, new: new_ledger}
+    given[door.option("move")] = move
+    if restore and any(given.values()):
+        others = " or ".join(name for name, is_given in given.items() if is_given)
+        raise UsageError(f"{door.option('restore')} cannot be combined with {others}")
     if now and not restore:
         raise UsageError(f"{door.option('now')} goes with {door.option('restore')} alone")
     workspace, reading = door.workspace, None

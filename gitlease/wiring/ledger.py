@@ -31,6 +31,7 @@ from gitlease.settings.places import (
     REMOTE,
     USUAL_STATE,
     Located,
+    MainPlace,
     deciding_remotes,
     is_decided_by_main,
     keep_used,
@@ -259,6 +260,23 @@ class LedgerPlace:
             afresh=afresh,
         )
 
+    def main_now(self, *, now: float, seconds: float) -> MainPlace:
+        """What the remote's default branch says of the ledger now; asks the remote, moves no ref.
+
+        Raises Unavailable and Denied.
+        """
+        repository, ref = self.repository, self.main().ref
+        asked = self.settings if self.located is None else self.located.asked
+        remotes = deciding_remotes(asked, repository)
+        tip = git.fetched_tip(repository, ref) if ref else ""
+        if ref and not tip and (tip := git.tip_now(repository, ref)):
+            # A shallow clone is left as it is: what is read lies beside it.
+            self.learn_main(now=now, seconds=seconds, commit=tip, afresh=True)
+        if tip:
+            return main_place_at(repository, tip, f"the default branch of {remotes[0]}")
+        self.learn_main(now=now, seconds=seconds, afresh=True)
+        return main_place(repository, remotes, self.private, keeps=False)
+
     def mailmap(self) -> Mapping[str, str]:
         """The mailmap of the remote's default branch; it is read when it is first asked for."""
 
@@ -337,8 +355,12 @@ class LedgerPlace:
             head_moved(self.private)
             self._remember()
 
+        former = self
+
         def follow(word: str) -> stores.NewPlace:
-            return self._new_place(word, clock, time_limit)
+            nonlocal former
+            new, former = self._new_place(word, former, clock, time_limit)
+            return new
 
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
@@ -355,8 +377,10 @@ class LedgerPlace:
             follow=None if self.located is None else follow,
         )
 
-    def _new_place(self, word: str, clock: Clock, time_limit: float) -> stores.NewPlace:
-        """Where the ledger goes on that was moved away from here. Raises Invalid.
+    def _new_place(
+        self, word: str, former: LedgerPlace, clock: Clock, time_limit: float
+    ) -> tuple[stores.NewPlace, LedgerPlace]:
+        """Where the ledger goes on that was moved away from ``former``. Raises Invalid.
 
         Another remote counts only if main names it as well: the ledger is what anyone may write.
         """
@@ -367,13 +391,14 @@ class LedgerPlace:
         if values[REMOTE] != located.values[REMOTE]:
             asked, repository = located.asked, self.repository
             main = main_place(repository, deciding_remotes(asked, repository), self.private)
-            # It may have moved on since it was fetched.
-            ref = "" if values_of(main) == values else self.main().ref
-            if ref and (tip := git.fetched_tip(repository, ref)):
-                main = main_place_at(repository, tip, main.name)
             if values_of(main) != values:
+                # It may have moved on since it was fetched.
+                main = self.main_now(now=clock.now().wall_ms / MS, seconds=min(time_limit, LEARN))
+            if values_of(main) != values:
+                where = shown(without_secrets(str(values[REMOTE] or "the usual remote")))
                 raise Invalid(
-                    f"the ledger was moved to {named}, which {main.name} does not name",
+                    f"the ledger was moved to {named} of {where}, which {main.name} does not name"
+                    + (f": {main.why}" if main.why else ""),
                     hints=("git fetch",),
                 )
         now = moved(located, values)
@@ -387,7 +412,7 @@ class LedgerPlace:
             layer=layer,
             located=now,
         )
-        if (place.place_name, layer) == (self.place_name, self.layer):
+        if (place.place_name, layer) == (former.place_name, former.layer):
             raise Invalid(
                 f"the ledger was moved to {named}, and this clone's own settings name the former "
                 "place",
@@ -403,7 +428,7 @@ class LedgerPlace:
         def state(name: str) -> StateFolder:
             return StateFolder(place.state(layers.get(name, name)), on_move=on_move)
 
-        return stores.NewPlace(
+        new = stores.NewPlace(
             refs,
             state,
             f"{place.location.name or without_secrets(place.location.url or '')} ({named})",
@@ -411,6 +436,7 @@ class LedgerPlace:
             refs,
             place._elsewhere,
         )
+        return new, place
 
     @property
     def _elsewhere(self) -> stores.OtherPlaces | None:

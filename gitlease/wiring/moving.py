@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from gitlease import engine, wiring
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.instant import MS
 from gitlease.engine import acts
-from gitlease.settings.places import LAYER, place_word
+from gitlease.git.mainline import Presence
+from gitlease.settings.places import LAYER, place_word, values_of
 from gitlease.settings.schema import FILE
 
 
 def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
     """End the ledgers at the former place, and go on with them where main says that they are.
 
+    The remote is asked what main says now: an old copy of it may name a place that was left.
     Whoever was interrupted does it again, and so does the next change of anybody. Raises UsageError
-    if main names no other place, and PolicyRefused for whoever is not an admin.
+    if main names no other place, Invalid if that is unknown, and PolicyRefused for whoever is not
+    an admin.
     """
     place, located = workspace.place, workspace.place.located
-    if located is None or located.target is None:
-        raise UsageError(
-            "the default branch names no other place for the ledger than the present one",
-            hints=(f"first change lease in {FILE} there, push it and fetch it",),
-        )
-    own, to = str(located.values[LAYER]), place_word(located.target)
+    none = UsageError(
+        "the default branch names no other place for the ledger than the present one",
+        hints=(f"first change lease in {FILE} there, and push it",),
+    )
+    if located is None:
+        raise none
+    limit = workspace.time_limit
+    main = place.main_now(now=workspace.clock.now().wall_ms / MS, seconds=limit)
+    if main.presence is Presence.UNKNOWN:
+        raise Invalid(f"where the ledger is to move is unknown: {main.why}", hints=("git fetch",))
+    target = values_of(main)
+    if target == located.values:
+        raise none
+    own, to = str(located.values[LAYER]), place_word(target)
     former = {name: x for name, x in located.values.items() if name != LAYER}
     layers = [own]
-    if any(located.target[name] != x for name, x in former.items()):
+    if any(target[name] != x for name, x in former.items()):
         # The configured one is the last: until it has moved, this can be done again.
-        others = place.refs(time_limit=workspace.time_limit).layers()
+        others = place.refs(time_limit=limit).layers()
         layers = [*(x for x in others if x != own), own]
     for layer in layers:
         reading = acts.move(workspace.in_layer(layer).ledger, to)
