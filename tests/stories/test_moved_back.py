@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.remotes import Remote
+from support.remotes import Remote, Servers
 from support.repos import commit_file, git, real_clone
 from support.running import Desk, desks_in
+from support.served import serve
 
 pytestmark = pytest.mark.default
 
@@ -84,3 +85,45 @@ def test_two_places_that_name_each_other_are_left_for_the_newer(
     for desk in (bob, cy):
         assert desk.document("claim", "deploy", expect=1)["error"]["code"] == "held"
     assert bob.ask("verify").returncode == 0
+
+
+def test_shallow_clone_follows_to_another_remote(
+    clones: Callable[..., list[Path]], path_remote: Remote, tmp_path: Path
+) -> None:
+    (path,) = clones(1)
+    git(tmp_path, "init", "-q", "--bare", "elsewhere.git")
+    url, shallow = f"file://{tmp_path}/elsewhere.git", tmp_path / "bob"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{path_remote.bare}", str(shallow))
+    git(shallow, "config", "user.email", "bob@example.com")
+    with desks_in([path, shallow]) as (ada, bob):
+        ada.document("list")
+        bob.document("claim", "build")
+        change_main(ada, f"lease: {{remote: '{url}'}}\n")
+        ada.document("init", "--move")
+        assert bob.document("renew", "build")["status"] == "renewed"
+        assert [*bob.live()] == ["build"]
+        # It is left as shallow as it was.
+        assert git(shallow, "rev-list", "--all", "--count") == "1"
+
+
+def test_restore_names_the_options_that_it_does_not_go_with(
+    team: tuple[Desk, Desk, Desk],
+) -> None:
+    ada, _, _ = team
+    error = ada.document("init", "--restore", "--move", expect=2)["error"]
+    assert error["message"] == "--restore cannot be combined with --move"
+
+
+def test_server_hook_admits_a_move_back_and_no_other_past(tmp_path: Path, servers: Servers) -> None:
+    with serve("path", tmp_path / "served", servers) as host:
+        jo = Desk(host.person("jo").root, host.env("jo"))
+        commit_file(jo.clone, "README", "x")
+        git(jo.clone, "push", "-q", "origin", "HEAD:main", env=host.env("jo"))
+        host.install()
+        jo.document("claim", "deploy", "--ttl", "1h")
+        for text in ("lease: {layer: team}\n", "lease: {layer: global}\n"):
+            commit_file(jo.clone, FILE, text)
+            git(jo.clone, "push", "-q", "origin", "HEAD:main", env=host.env("jo"))
+            jo.document("init", "--move")
+        assert jo.document("renew", "deploy")["status"] == "renewed"
+        assert jo.ask("verify").returncode == 0
