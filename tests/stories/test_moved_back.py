@@ -96,8 +96,8 @@ def test_shallow_clone_follows_to_another_remote(
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{path_remote.bare}", str(shallow))
     git(shallow, "config", "user.email", "bob@example.com")
     with desks_in([path, shallow]) as (ada, bob):
-        ada.document("list")
         bob.document("claim", "build")
+        ada.document("list")
         change_main(ada, f"lease: {{remote: '{url}'}}\n")
         ada.document("init", "--move")
         assert bob.document("renew", "build")["status"] == "renewed"
