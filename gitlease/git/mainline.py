@@ -57,6 +57,9 @@ from gitlease.git.repository import (
 from gitlease.git.run import GitResult
 
 ATTRIBUTES = ".gitattributes"
+GIT_CRYPT = b"\0GITCRYPT\0"  # what git-crypt stores begins so
+NOT_SET_UP = "which is not set up here"
+ENCRYPTED = "is encrypted with git-crypt"
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder's listing
 MAX_ROUNDS = 16  # fetches for one commit: a clone without trees needs one for each level
 MAX_PACKS = 50  # of the private repository; then it begins again
@@ -171,8 +174,8 @@ def read_file_at(
         if mode not in (FILE, EXECUTABLE):
             return _unknown(f"{path} is not a regular file")
         changed: bytes | Unreadable | None = None
-        if filter_settings(repository):
-            from gitlease.git.smudging import as_checked_out  # few clones have filters
+        if may_have_filters(repository, attributes):
+            from gitlease.git.smudging import as_checked_out  # few files have filters
 
             changed = as_checked_out(repository, objects, {path: id}, attributes).get(path)
         if isinstance(changed, Unreadable):
@@ -180,9 +183,31 @@ def read_file_at(
         data = objects.read(id, BLOB, limit) if changed is None else changed
         if len(data) > limit:
             raise TooLarge(limit)
+        if data.startswith(GIT_CRYPT):
+            raise Unreadable(ENCRYPTED)
         return MainFile(Presence.KNOWN, data)
     except Unreadable as why:
         return _unknown(f"{path} {why}")
+
+
+def may_have_filters(repository: Repository, attributes: Mapping[str, str]) -> bool:
+    """Return whether it is worth a look which filters files have, by attributes or settings.
+
+    A filter that only the attributes name is one that this clone cannot apply.
+    """
+    if attributes or filter_settings(repository):
+        return True
+    return any(map(os.path.exists, attribute_files(repository)))
+
+
+def attribute_files(repository: Repository) -> tuple[str, str]:
+    """The files of attributes that git reads besides those of a commit; they may not exist."""
+    config = repository.config.get("core.attributesfile")
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return (
+        os.path.join(repository.common_dir, "info", "attributes"),
+        os.path.expanduser(config) if config else os.path.join(folder, "git", "attributes"),
+    )
 
 
 def filter_settings(repository: Repository) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from gitlease.git.files import Unreadable
-from gitlease.git.objects import BLOB, GitObjects, with_fetched
+from gitlease.git.files import Unreadable, read_small
+from gitlease.git.mainline import NOT_SET_UP, attribute_files
+from gitlease.git.objects import BLOB, Absent, GitObjects, with_fetched
 from gitlease.git.repository import Repository, is_on, lines_as_input
 from gitlease.git.run import GitResult, run_git
 
@@ -25,14 +26,10 @@ def may_name_filters(
     repository: Repository, objects: GitObjects, attributes: Mapping[str, str]
 ) -> bool:
     """Return whether attributes, given as files with their blobs, may name a filter."""
-    config = repository.config.get("core.attributesfile")
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    others = (
-        os.path.join(repository.common_dir, "info", "attributes"),
-        os.path.expanduser(config) if config else os.path.join(folder, "git", "attributes"),
-    )
-    if any(map(os.path.exists, others)):
-        return True
+    for path in attribute_files(repository):
+        data = read_small(path, MAX_ATTRIBUTES)
+        if os.path.exists(path) and (data is None or b"filter" in data):
+            return True
     for blob in attributes.values():
         try:
             if b"filter" in objects.read(blob, BLOB, MAX_ATTRIBUTES):
@@ -51,8 +48,8 @@ def as_checked_out(
     """The contents of those files that a filter changes, by path.
 
     ``files`` and ``attributes`` are paths with the ids of their blobs; what is in no answer is
-    checked out as it is. A filter that fails, or is missing although it is required, makes a file
-    unreadable.
+    checked out as it is. A filter that fails, or that this clone does not have, makes a file
+    unreadable: what git stores of it may be nothing that its author wrote.
     """
     if not files or not may_name_filters(repository, objects, attributes):
         return {}
@@ -64,8 +61,9 @@ def as_checked_out(
             try:
                 _write(os.path.join(folder, path), objects.read(blob, BLOB, MAX_ATTRIBUTES))
             except (Unreadable, OSError) as why:
+                # Of what is not here either, that is said.
                 text = f"may have a filter, but {path} {why}"
-                return {file: Unreadable(text) for file in files}
+                return {x: Unreadable(text) for x, id in files.items() if _is_here(objects, id)}
         smudging, wanted = _Smudging(repository, folder), dict[str, str]()
         for file, name in smudging.filters_of(list(files)).items():
             get = repository.config.get
@@ -73,14 +71,25 @@ def as_checked_out(
                 found[file] = Unreadable("has a filter, and a line break in its name")
             elif get(f"filter.{name}.smudge") or get(f"filter.{name}.process"):
                 wanted[file] = name
-            elif is_on(get(f"filter.{name}.required")):
-                found[file] = Unreadable(f"needs the filter {name}, which is not set up here")
+            elif not get(f"filter.{name}.clean") or is_on(get(f"filter.{name}.required")):
+                # With a clean filter alone, a checkout is meant to write what is stored.
+                found[file] = Unreadable(f"needs the filter {name}, {NOT_SET_UP}")
         here = smudging.filters_here(list(wanted))
         # A filter may be a program of the work tree: it runs there if that has the same attributes.
         same = [file for file in wanted if here.get(file) == wanted[file]]
         found |= smudging.contents(same, files, in_tree=True)
         found |= smudging.contents([x for x in wanted if x not in same], files, in_tree=False)
     return found
+
+
+def _is_here(objects: GitObjects, blob: str) -> bool:
+    try:
+        objects.read(blob, BLOB, MAX_ATTRIBUTES)
+    except Absent:
+        return False
+    except Unreadable:  # too large, say
+        pass
+    return True
 
 
 def _write(path: str, data: bytes) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from gitlease import settings
@@ -19,7 +20,8 @@ from gitlease.core.errors import GitleaseError, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.git.files import load_json, notes_of, read_small, store_json
-from gitlease.git.mainline import TIPS, MainFile, Presence, read_file_at, read_main_file
+from gitlease.git.mainline import NOT_SET_UP, TIPS, MainFile, Presence, read_file_at, read_main_file
+from gitlease.git.objects import Absent
 from gitlease.git.repository import (
     USUAL,
     Repository,
@@ -153,7 +155,7 @@ def locate(
         ]
     if used.values is None and REMOTE in places and not knows_main:
         doubt = f"where the ledger is cannot be told: {main.why}"
-        hints = ("fetch the default branch, whose .gitlease.yaml says so: git fetch", NAMES[REMOTE])
+        hints = (_way_to_learn(main.why, remotes), NAMES[REMOTE])
     elif used.values is None and differing + lacking and LEDGER not in main.found and knows_main:
         doubt, hints = _disagreement([*differing, *lacking], tree, values, main)
     decided = {
@@ -177,6 +179,17 @@ def locate(
         knows_main,
         target,
     )
+
+
+def _way_to_learn(why: str, remotes: Sequence[str]) -> str:
+    """What makes the settings of the default branch known to this clone."""
+    if why.endswith(NOT_SET_UP):
+        return "set up that filter in git config, as the project does"
+    if why.endswith(str(Absent())):
+        # A fetch alone brings nothing of a commit that is here already.
+        fetch = f"git fetch --refetch --no-filter {quote(remotes[0])}"
+        return f"fetch all of the default branch, whose .gitlease.yaml says so: {fetch}"
+    return "fetch the default branch, whose .gitlease.yaml says so: git fetch"
 
 
 NAMES: Mapping[str, str] = {

@@ -33,6 +33,7 @@ from gitlease.core.resources import (
 )
 from gitlease.engine.ports import TaskList, TaskProblem, doing
 from gitlease.git.files import CACHE, Unreadable, load_json, make_folders, store_json
+from gitlease.git.mainline import GIT_CRYPT
 from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
 from gitlease.settings.schema import FILE_STEM, Tasks
 from gitlease.tasks.scan import (
@@ -106,6 +107,8 @@ def find_front(data: bytes, file: str) -> Front | None:
     """
     if _UTF_16.match(data):
         raise bad(file, 1, "this is UTF-16, not UTF-8")
+    if data.startswith(GIT_CRYPT):
+        raise bad(file, 1, "this is encrypted with git-crypt", "unlock it with git-crypt unlock")
     begin = len(_BOM) if data.startswith(_BOM) else 0
     end, lines_before = len(data), 0
     if not is_yaml(file):

@@ -31,7 +31,7 @@ from gitlease.core.resources import (
     resolve_path,
 )
 from gitlease.git.files import Unreadable, read_with_status
-from gitlease.git.mainline import ATTRIBUTES, filter_settings, missing_of
+from gitlease.git.mainline import ATTRIBUTES, filter_settings, may_have_filters, missing_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -338,12 +338,14 @@ class RefTree:
     Raises NotFound where there is none.
     """
 
+    _has_attributes = True
+
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
         self.wanted = wanted
         self._repository, self._objects = repository, objects_of(repository)
         self.root = _root(repository, self._objects, ref)
         self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
-        # With filters set up, the contents depend on them and on the attributes on the way.
+        # The contents depend on the filters that are set up, and on the attributes on the way.
         self._filters, self._attributes = filter_settings(repository), dict[str, str]()
         self._checked_out: dict[str, bytes | Unreadable] | None = None
 
@@ -353,7 +355,7 @@ class RefTree:
         if self._entries > MAX_ENTRIES:
             raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
         listed, filters = [], ""
-        if self._filters:
+        if self._has_attributes:
             prefix = folder and folder + "/"
             self._attributes |= {prefix + x.name: x.id for x in tree if x.name == ATTRIBUTES}
             on_the_way = [
@@ -377,7 +379,7 @@ class RefTree:
         return read_tree(self._objects, self._folders[folder], MAX_TREE)
 
     def load(self, file: FoundFile) -> Content:
-        if self._filters:
+        if self._has_attributes and may_have_filters(self._repository, self._attributes):
             if self._checked_out is None:
                 self._checked_out = self._apply_filters()
             changed = self._checked_out.get(file.path)
@@ -388,7 +390,7 @@ class RefTree:
         return Content(self._objects.read(self._files[file.path], BLOB, MAX_BYTES))
 
     def _apply_filters(self) -> dict[str, bytes | Unreadable]:
-        from gitlease.git.smudging import as_checked_out  # few clones have filters
+        from gitlease.git.smudging import as_checked_out  # few files have filters
 
         # All at once, of a tree of its own: this one may be read folder by folder just now.
         whole = copy.copy(self)
@@ -442,6 +444,8 @@ def missing_objects(repository: Repository, commit: str, wanted: Wanted) -> list
 
 class IndexTree(RefTree):
     """The files of the index, in which a sparse checkout has what its work tree lacks."""
+
+    _has_attributes = False
 
     def __init__(self, repository: Repository, wanted: Wanted) -> None:
         self.wanted = wanted
