@@ -636,12 +636,24 @@ class LedgerSession:
                     yield dead, []
                 continue
             known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
+            granted, bound = dead.granted, dead.bound
+            if dead.shares:
+                # What a nested run works under, or its command claimed, stays held. The record
+                # stays as well, so that the rest ends once that run has.
+                mine = self.in_session(dead.session)
+                kept = {x.lease_id for x in self.of_live_runs(mine)}
+                left = {x.lease_id for x in mine} - kept
+                granted = tuple(x for x in granted if x.lease_id in left)
+                bound = tuple(x for x in bound if x.lease_id in left)
+                if not granted and not bound:
+                    continue
             # What the command of a dead run claimed in its session is nobody's any more.
-            below = self.in_session(dead.session, but=known) if dead.alone else ()
-            if own := (*dead.granted, *map(grant_of, below)):
+            ends_all = dead.alone and not dead.shares
+            below = self.in_session(dead.session, but=known) if ends_all else ()
+            if own := (*granted, *map(grant_of, below)):
                 ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
-            if dead.bound:
-                ends.append(Unbind(id=fresh_id(), actor=actor, grants=dead.bound))
+            if bound:
+                ends.append(Unbind(id=fresh_id(), actor=actor, grants=bound))
             yield dead, ends
 
     def _has_live(self, dead: DeadRun) -> bool:
@@ -666,13 +678,15 @@ class LedgerSession:
             try:
                 freed += self._carry_out_ends(ends)
                 # What its command claimed in other layers ends with it as well.
-                for other in self._elsewhere() if dead.alone and not dead.may_outlive else ():
+                ends_all = dead.alone and not (dead.may_outlive or dead.shares)
+                for other in self._elsewhere() if ends_all else ():
                     freed += other.end_session_of_run(dead.session)
             except GitleaseError:  # the step that follows reports it
                 break
             # After the step: a kill in between has the next command do it again. A claim whose
             # outcome is still unknown may yet land.
-            if not dead.claims or not list(self.store.pending(self.layer)):
+            lands = dead.claims and bool(list(self.store.pending(self.layer)))
+            if not lands and not dead.shares:
                 dead.forget()
             messages += [
                 f"{x.resource}: session {dead.session} is dead, and no longer holds it"

@@ -521,6 +521,7 @@ class DeadRun:
     ``claims``: it was killed while its claim was on its way.
     ``may_outlive``: its guardian is gone as well, and what it started may work on, so its leases
     are left to lapse.
+    ``shares``: a nested run works on in its session, and what that has stays held.
     """
 
     session: str
@@ -530,6 +531,7 @@ class DeadRun:
     forget: Callable[[], None]
     may_outlive: bool = False
     claims: bool = False
+    shares: bool = False
 
 
 class Runs(Protocol):

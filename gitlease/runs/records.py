@@ -206,6 +206,10 @@ class RunsFolder:
             forget=lambda: self.retire(record),
             may_outlive=not self.is_dead(record),
             claims=not any(record.tokens),
+            shares=any(
+                x.session == session and x.id != record.id and self.is_alive(x)
+                for x in self.alive()
+            ),
         )
 
     def latest_of(self, record: RunRecord) -> RunRecord:
