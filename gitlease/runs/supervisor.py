@@ -152,6 +152,9 @@ class Supervisor:
                 self._guard()
                 status = self._command.wait(self._nap())
                 self._heartbeat.look()
+                # The status is guessed: its guardian died since it was last told.
+                if status is not None and not self._command.is_watched:
+                    self._fail(UNGUARDED)
                 self._stop_for_new_reasons()
                 self.state = self._next_state(has_ended=status is not None)
         finally:
@@ -166,7 +169,7 @@ class Supervisor:
             hurried=self._command.told_to_end or status in ENDED_BY_SIGNAL,
             failure=failure,
             left=() if self._was_asked else tuple(self._command.left_behind()),
-            is_over=not is_unended and (failure != UNGUARDED or self._command.is_watched),
+            is_over=not is_unended and self._command.is_watched,
         )
 
     def _next_state(self, *, has_ended: bool) -> RunState:
@@ -231,9 +234,12 @@ class Supervisor:
             failure = f"it took longer than {format_duration(self._limit)}"
         else:
             return
-        if running:
+        self._fail(failure)
+
+    def _fail(self, failure: str) -> None:
+        if self.state is RunState.RUNNING:
             self._failure = failure
-            self._stop(failure, now, self._grace)
+            self._stop(failure, self._clock.now(), self._grace)
 
     def _nap(self) -> float:
         if self.state is RunState.RUNNING:

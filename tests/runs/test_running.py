@@ -124,7 +124,8 @@ class ScriptedCommand:
         self.events: list[tuple[str, float]] = []
         self.until: list[int] = []
         self.to_stop = self.told_to_end = self.group_is_left = self.goes_on = False
-        self.spares_runs = self.is_watched = False
+        self.spares_runs = False
+        self.is_watched = guarded
         self.ended: int | None = None
         self.frozen = 0.0
         self._woken = False
