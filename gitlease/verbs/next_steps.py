@@ -174,6 +174,7 @@ def _of_own(door: Door, view: core.LeaseView) -> str:
         return Hint("renew", given, "it is your own lease")
     # None, for a process of another machine, tells nothing.
     if runs.is_process_alive(view) is False:
-        return f"it is your own lease, of session {view.session}, whose process has ended"
+        ended = f"whose process has ended ({sentences.MAY_RUN})"
+        return f"it is your own lease, of session {view.session}, {ended}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     return f"it is your own lease, held by session {view.session}{place} until that ends"

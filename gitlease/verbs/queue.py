@@ -349,7 +349,9 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str]
         return {name: str(getattr(view, name) or "") for name in names.split()}
 
     facts = known("resource scope state holder") | {"whose": whose(view, actor)}
-    facts |= known("session") | {"process": "ended" if sentences.process_ended(view) else ""}
+    ended = bool(sentences.process_ended(view))
+    facts |= known("session") | {"process": "ended" if ended else ""}
+    facts |= {"what it started": "may still run" if ended else ""}
     facts |= known("host branch") | {"work tree": view.worktree or ""} | known("reason")
     facts |= {"paths": " ".join(view.paths)} | known("token lease_id")
     facts |= {"claimed_at": wire.seconds(view.claimed_at)}

@@ -110,7 +110,8 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
     paths = " ".join(view.paths)
     covered = f"{view.resource} ({paths})" if paths else view.resource
     state: str = "parked" if view.parked else "" if view.state == "active" else view.state
-    state = "process ended" if sentences.process_ended(view) else state
+    ended = f"process ended ({sentences.MAY_RUN})"
+    state = ended if sentences.process_ended(view) else state
     return (ours, covered, scope, view.holder, session, state, left, place, reason)
 
 
@@ -299,7 +300,7 @@ def _status_rows(
         ago = humanize_duration(int((now - last).total_seconds()))
         who = holder if session is None else f"{holder}, session {session}"
         leases = "1 lease" if count == 1 else f"{count} leases"
-        over = ", process ended" if session in ended else ""
+        over = f", process ended ({sentences.MAY_RUN})" if session in ended else ""
         rows.append(("active", f"{who}, {leases}, last seen {ago} ago{over}"))
     return rows
 

@@ -384,13 +384,17 @@ def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
     place = f", on {view.host}" if view.host else ""
     since = clock_time(view.claimed_at, now)
     if view.state == "active":
-        ended = ": its process has ended" if process_ended(view) else ""
+        ended = f": its process has ended ({MAY_RUN})" if process_ended(view) else ""
         return f"held by your other session {view.session}{place}, since {since}{ended}"
     # It leads the session's terminal, or is its run: whether anything is done there is not known.
     return (
         f"lapsed, but the process of your other session {view.session}{place} has not ended,"
         f" since {since}"
     )
+
+
+# A killed process takes along nothing that it has started in a session of its own.
+MAY_RUN = "what it started may still run"
 
 
 def process_ended(view: core.LeaseView) -> bool | None:
