@@ -101,7 +101,8 @@ class LedgerPlace:
     """The place of a layer's ledger by the settings of one clone.
 
     ``given`` is a store to use in its place, ``folder`` another one for private state. ``located``
-    says what decided it, if it was not named by hand.
+    says what decided it, if it was not named by hand. ``beside``: an answer about another layer
+    includes this one, whose leases it names with their layer.
     """
 
     repository: Repository
@@ -111,6 +112,7 @@ class LedgerPlace:
     given: stores.RefLedgerStore | None = None
     folder: str = ""
     located: Located | None = None
+    beside: bool = False
 
     @property
     def local(self) -> bool:
@@ -345,7 +347,9 @@ class LedgerPlace:
         if url is None:
             place = "the local ledger of this clone"
             why = "" if self.local else "there is no remote: "
-            alone += (f"{why}this is {place}, which nobody else sees",)
+            # A clone that once used it would read this with everything it asks of another layer.
+            if not self.beside:
+                alone += (f"{why}this is {place}, which nobody else sees",)
         elif name:
             place = f"{name} ({shown})"
         refs = self.refs(time_limit=time_limit, watched=watched)

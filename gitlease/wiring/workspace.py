@@ -121,12 +121,15 @@ class Workspace:
         """The same person in every layer that this clone uses; the own layer is the first."""
         layers = () if self.alone else self.place.layers_in_use()
         others = [self.place.of_layer(x) for x in layers if x != self.layer]
-        return (self, *(self._with(place=place, alone=True) for place in others))
+        return (self, *map(self._beside, others))
 
     def everywhere(self) -> tuple[LedgerSession, ...]:
         """The sessions of all layers that this clone has used by now; the own one is the first."""
         _, *others = self.place.everywhere()
-        return (self.ledger, *(self._with(place=x, alone=True).ledger for x in others))
+        return (self.ledger, *(self._beside(place).ledger for place in others))
+
+    def _beside(self, place: LedgerPlace) -> Workspace:
+        return self._with(place=replace(place, beside=True), alone=True)
 
     @cached_property
     def queue(self) -> engine.TaskQueue:
