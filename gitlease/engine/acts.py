@@ -313,7 +313,9 @@ def release_all(
             # Below a run, what its person has without a session is not the run's to end.
             mine = [x for x in mine if x.session is not None]
         kept = session.of_live_runs(mine)
-        answer = leave_to_runs(Answer(status="released", changed=False), kept)
+        # They may be news, which is told once; what always holds of the place is not.
+        said = tuple(x for x in look.warnings if x not in session.store.warnings)
+        answer = leave_to_runs(Answer(status="released", changed=False, warnings=said), kept)
         names = {x.resource for x in kept}  # the scopes of a resource are released together
         wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in names))
         for start in range(0, len(wanted), MAX_RESOURCES):
@@ -323,7 +325,8 @@ def release_all(
             except GitleaseError as error:
                 # Before the first step there is no part to tell of.
                 if not answer.changed:
-                    raise
+                    warnings = tuple(dict.fromkeys(answer.warnings + error.warnings))
+                    raise error.with_(warnings=warnings) from None
                 return stopped(answer, error)
             answer = joined(answer, done)
         return answer

@@ -293,6 +293,11 @@ class LedgerView:
 _SPOKE = "session"  # begins an entry of this clone's memory: a session, and its holder
 
 
+def _way_back(holder: str) -> str:
+    """The command with which a session goes on as the holder that it was."""
+    return f"git config user.email {shlex.quote(holder)}"
+
+
 class LedgerSession:
     """The ledger of one layer as one actor reads and changes it."""
 
@@ -446,7 +451,26 @@ class LedgerSession:
 
     def other_identity(self) -> tuple[str, ...]:
         """The same warning as in every answer, by this clone's copy: once for each session."""
+        if not self._other_holders():  # without reading the ledger
+            return ()
         return self._leases_of_other_identity(self.store.known(self.layer))
+
+    def way_back_to(self, view: LeaseView) -> str:
+        """The command that makes a lease the caller's again, if this session holds it as another.
+
+        Waiting does not help then: the session would wait for itself. ``""`` for other leases.
+        """
+        same = view.layer == self.layer and view.session == self.actor.session
+        others = self._other_holders() if same and view.state == State.ACTIVE.value else ()
+        return next((_way_back(x) for x in others if same_person(x, view.holder)), "")
+
+    def _other_holders(self) -> list[str]:
+        actor = self.actor
+        if not self._keeps_holders or actor.session is None:
+            return []
+        before = f"{_SPOKE} {actor.session} as "
+        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
+        return sorted(x for x in holders if not same_person(x, actor.holder))
 
     def _leases_of_other_identity(self, head: Snapshot | None) -> tuple[str, ...]:
         """Say once that this session holds leases as another holder, as it spoke here before."""
@@ -454,14 +478,12 @@ class LedgerSession:
         if not self._remembers_holders or name is None or head is None or head.ledger is None:
             return ()
         self._remembers_holders = False
-        before, now = f"{_SPOKE} {name} as ", self.clock.now().wall_ms
-        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
-        said = list[str]()
-        for holder in sorted(x for x in holders if not same_person(x, actor.holder)):
+        now, said = self.clock.now().wall_ms, list[str]()
+        for holder in self._other_holders():
             own = head.ledger.live(holder)[0].of_person(holder)
             live = (x for x in own if x.session == name and x.expires_at > now)
             if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
-                back = f"git config user.email {shlex.quote(holder)}"
+                back = _way_back(holder)
                 said.append(
                     f"session {name} holds {names} as {holder}, and user.email is "
                     f"{actor.holder or 'unset'} now; to go on with that: {back}"

@@ -170,12 +170,16 @@ class Lander:
         line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
         self._line = line
         view = self._session.look()
-        self._resource = resource or self._only_one(view)
+        try:
+            self._resource = resource or self._only_one(view)
+        except UsageError as error:
+            raise error.with_(warnings=(*view.warnings, *error.warnings)) from None
         try:
             landed = self._land_task(view)
         except GitleaseError as error:
-            named = error.resource or self._resource.text
-            raise error.with_(resource=named) from error.__cause__
+            named, said = error.resource or self._resource.text, (*view.warnings, *error.warnings)
+            warnings = tuple(dict.fromkeys(said))
+            raise error.with_(resource=named, warnings=warnings) from error.__cause__
         return replace(landed, warnings=(*view.warnings, *landed.warnings))
 
     def _land_task(self, view: LedgerView) -> Landed:

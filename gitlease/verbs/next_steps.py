@@ -60,6 +60,8 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
     # No wait ends an assignment, nor one's own lease.
     if not error.views or error.by_edge or error.views[0].mine or (known and not limit):
         return []
+    if door and _way_back(door, error):
+        return []
     # The refusal's own time: without a door there is no clock.
     now = error.views[0].expires_at - timedelta(seconds=error.views[0].expires_in)
     free = error.free_at  # else an edge follows: the wait ends when the lease has lapsed
@@ -149,6 +151,8 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
         return (Hint("init", {}, "if this was intended, accept the new ledger"),)
     if isinstance(error, LeaseLost) and not error.hints and own_parked(door, error):
         return ("claim a parked lease to resume it; it gets a new token",)
+    if back := _way_back(door, error):
+        return (f"{back}  # your session holds it under that address",)
     if error.code not in ("held", "wait_timeout"):
         return ()
     holder, own = error.holder, door.ledger.actor.holder
@@ -166,6 +170,13 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     # An edge is in the way, or will be once an expired lease has lapsed.
     stays = error.by_edge or is_assigned(door, error)
     return (f"ask {holder} to release it",) if stays else ()
+
+
+def _way_back(door: Door, error: GitleaseError) -> str:
+    """Return the command for a lease that the caller's session holds under another address."""
+    ledgers = door.every_ledger() if error.views else ()
+    ways = (ledger.way_back_to(view) for view in error.views for ledger in ledgers)
+    return next(filter(None, ways), "")
 
 
 def _of_own(door: Door, view: core.LeaseView) -> str:

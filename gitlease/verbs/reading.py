@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from shlex import quote
@@ -331,9 +332,13 @@ def whoami_verb(door: Door) -> Result:
     known = {"holder": actor.holder, "session": actor.session}
     sources = {"holder": holder_source, "session": session_source}
     rows = [(name, f"{word} ({sources[name]})" if word else "none") for name, word in known.items()]
+    warnings = [absent.message] if absent else []
+    # It answers all the same where a copy of a ledger cannot be read.
+    with contextlib.suppress(GitleaseError):
+        warnings += [text for ledger in door.every_ledger() for text in ledger.other_identity()]
     return Result(
         body={**known, "sources": sources},
         lines=lambda: [Details(rows=rows)],
-        warnings=[absent.message] if absent else (),
+        warnings=warnings,
         commands=absent.hints if absent else (),
     )
