@@ -86,7 +86,7 @@ def test_a_lease_whose_branch_is_missing_here_is_no_finding(story: Story, tmp_pa
     before = snapshot(clone)
     services = len(story.remote.services())
     checked = story.find(clone)
-    assert story.remote.services()[services:] == ["upload-pack"] * 2
+    assert story.remote.services()[services:] == ["upload-pack"]
     assert_untouched(before, snapshot(clone))
     assert (checked.findings, checked._cases, bool(checked.unread)) == ((), (), True)
     every = "+refs/heads/*:refs/remotes/origin/*"
