@@ -365,6 +365,9 @@ class Waiter:
                 self._plan.try_turns(self._turn(), partial(self._decide, head))
         except GitleaseError as refusal:
             raise refusal.with_(warnings=refusal.warnings + said) from None
+        # A claim is refused there: what it lacks may be held where the ledger is.
+        if (doubt := self._store.doubt(head)) is not None:
+            raise doubt
         return Answer(status="free", changed=False, warnings=head.warnings + said)
 
     def _attempt(self, *, looked: bool) -> Answer | None:

@@ -64,8 +64,9 @@ class RemoteFacts:
     that may have a ledger, by name; none where a flag names the remote. ``lacking``: this clone has
     no remote, although its ledger may be at one, and ``left`` is the URL of a ledger that it has
     used at one. ``undecided`` is why nobody can tell where the
-    ledger is, and ``beside`` finds the ref of another ledger on the same remote, before a first one
-    is made in a layer.
+    ledger is, ``unreadable`` why even reads must not ask there, and ``beside`` finds the ref of
+    another ledger on the same remote, before a first one is made in a layer. ``named``: the
+    settings file names the refs or the layer.
     """
 
     problem: str = ""
@@ -79,7 +80,9 @@ class RemoteFacts:
     lacking: bool = False
     left: str = ""
     undecided: Callable[[], Invalid | None] = lambda: None
+    unreadable: Callable[[], Invalid | None] = lambda: None
     beside: Callable[[str], str] = lambda layer: ""
+    named: bool = False
 
 
 class Admission:
@@ -90,6 +93,7 @@ class Admission:
         self.moved = False
         """Whether the ledger is used where others fetch, in the place of where git pushes."""
         self._recorded: tuple[Instant, str | None, Invalid | None] | None = None
+        self._found_beside: dict[str, tuple[Instant, str]] = {}
         self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
 
     def doubt(self, head: Snapshot) -> Invalid | None:
@@ -272,6 +276,12 @@ class Admission:
             self._prove(self._facts.fetch, head)
         return told
 
+    def check_readable(self) -> None:
+        """Raise Invalid if even reads would ask a place that nobody has decided on."""
+        unreadable = self._facts.unreadable()
+        if unreadable is not None:
+            raise unreadable
+
     def check_place(self, head: Snapshot, *, another: bool = False) -> None:
         """Raise Invalid if nobody can tell where the ledger is, or others may use another one.
 
@@ -279,12 +289,32 @@ class Admission:
         """
         if (undecided := self._facts.undecided()) is not None:
             raise undecided
-        if head.ledger is not None or another:
+        if not another:
+            self.check_beside(head)
+
+    def check_beside(self, head: Snapshot) -> None:
+        """Raise Invalid where there is no ledger, but one that others may use beside it."""
+        if head.ledger is not None:
             return
         known = [self._ledgers.load(layer) for layer in (head.layer, GLOBAL_LAYER)]
-        if any(known) or not (ref := self._facts.beside(head.layer)):
+        if any(known) or not (ref := self._beside(head.layer)):
             return
         prefix, _, layer = ref.rpartition("/")
+        if self._facts.named or self.recorded() is not None:
+            # The team is still there: to use either place by hand would part it.
+            raise Invalid(
+                f"the ledger of {self._ledgers.place} is still at {ref}, and .gitlease.yaml on the "
+                f"default branch names another place for layer {head.layer}",
+                hints=(
+                    hint(
+                        "let one of its admins, or anyone if it has none, move it in a clone that "
+                        "has used it: {}",
+                        "init",
+                        move=True,
+                    ),
+                    "or name the present place again on the default branch",
+                ),
+            )
         raise Invalid(
             f"{self._ledgers.place} has a ledger at {ref}, but none at the place that the settings "
             f"name for layer {head.layer}",
@@ -297,6 +327,14 @@ class Admission:
                 else "for another one beside it, set the prefix in git config as well",
             ),
         )
+
+    def _beside(self, layer: str) -> str:
+        """The ref of another ledger on this remote; it is not asked twice for one answer."""
+        now, found = self._ledgers.clock.now(), self._found_beside.get(layer)
+        if found is None or found[0].elapsed_at_most(now) > YOUNG:
+            found = now, self._facts.beside(layer)
+            self._found_beside[layer] = found
+        return found[1]
 
     def _check_beside(
         self, head: Snapshot, recorded: str, fetch: Callable[[str], Snapshot]

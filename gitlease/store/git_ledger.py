@@ -163,6 +163,14 @@ class RefLedgerStore:
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         if (lost := self._admission.lost()) is not None:
             raise lost
+        head = self._followed(layer, there)
+        # Nothing is free because it is looked for at the wrong place.
+        self._admission.check_beside(head)
+        return head
+
+    def _followed(self, layer: str, there: str = "") -> Snapshot:
+        # Before the first contact: what a branch names is not asked.
+        self._admission.check_readable()
         head = self._fetch(layer, there)
         for _ in range(MOST_MOVES):
             if head.ledger is None or head.ledger.header.moved_to is None or self._follow is None:
@@ -270,7 +278,7 @@ class RefLedgerStore:
         elsewhere = [*self._elsewhere.known(layer)]
         seen = [x for x in (self.load(layer), *(known for _, known in elsewhere)) if x is not None]
         try:
-            head = self.fetch(layer)
+            head = self._followed(layer)
         except Rollback as error:
             if not (rolled_back or isinstance(error, AnotherLedger)):
                 raise
@@ -279,7 +287,7 @@ class RefLedgerStore:
                 self._admission.accept_less(layer, elsewhere)
             self.state(layer).forget()
             self._confirmed.add(layer)
-            head = self.fetch(layer)
+            head = self._followed(layer)
         else:
             self._check_recorded(head, another=another)
         if head.ledger is None:

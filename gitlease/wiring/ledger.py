@@ -46,6 +46,7 @@ from gitlease.settings.places import (
 )
 from gitlease.settings.schema import (
     FILE,
+    KEYS,
     LEDGER,
     PREFIX,
     Found,
@@ -520,6 +521,9 @@ class LedgerPlace:
         def undecided() -> Invalid | None:
             return self._undecided(learn)
 
+        def unreadable() -> Invalid | None:
+            return self._unreadable(learn)
+
         if ways is None:
             recorded = self.recorded_id
             return stores.RemoteFacts(
@@ -557,7 +561,9 @@ class LedgerPlace:
             learn=learn,
             others=others,
             undecided=undecided,
+            unreadable=unreadable,
             beside=lambda layer: self._ledger_beside(refs, layer),
+            named=any(self.settings.found[x].source.startswith(FILE) for x in (PREFIX, LAYER)),
         )
 
     @property
@@ -606,6 +612,28 @@ class LedgerPlace:
                 return None
             located = again if again.doubt else located
         return Invalid(located.doubt, hints=located.way_out)
+
+    def _unreadable(self, learn: Callable[[], None]) -> Invalid | None:
+        """Why not even a read may go where the work tree says, if so.
+
+        Where main is known, reads go where it says, whatever else is in doubt.
+        """
+        located, repository = self.located, self.repository
+        if located is None or not located.doubt or located.knows_main:
+            return None
+        learn()
+        again = locate(located.asked, repository, self.private)
+        if not again.knows_main:
+            usual = all(again.values[x] == KEYS[x].default for x in PLACE)
+            return None if usual else Invalid(again.doubt, hints=again.way_out)
+        found, before = again.settings.found, located.settings.found
+        if all(found[x].value == before[x].value for x in PLACE):
+            return None
+        return Invalid(
+            "the work tree and the default branch, which was fetched just now, name different "
+            "places for the ledger",
+            hints=("that branch decides: repeat the command",),
+        )
 
     def _ledger_beside(self, refs: stores.GitRefs, layer: str) -> str:
         """The ref of another ledger on this remote that a clone may use by other settings.
