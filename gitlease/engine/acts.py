@@ -8,6 +8,7 @@ from gitlease import engine
 from gitlease.core.edge import Progress
 from gitlease.core.errors import (
     USE_ANY,
+    AnotherLedger,
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -16,6 +17,7 @@ from gitlease.core.errors import (
     PolicyRefused,
     Rollback,
     UsageError,
+    hint,
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
@@ -590,6 +592,7 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     settings record. Raises Rollback and Invalid.
     """
     known = session.store.known(session.layer)
+    _check_may_replace(session, known)
     head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
     if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
         raise doubt
@@ -671,6 +674,31 @@ def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo"
             f"only the ledger's admins may {way} its rollback, and {holder} is not one of them",
             hints=restore_hints(policy, way),
         )
+
+
+def _check_may_replace(session: LedgerSession, known: Snapshot | None) -> None:
+    """Raise PolicyRefused where no admin would put a new ledger in the place of a deleted one.
+
+    Else whoever deletes it could shut its admins out. Asked before what is known is given up.
+    """
+    ledger = None if known is None else known.ledger
+    policy, holder = ledger.header.policy if ledger else None, session.actor.holder
+    if policy is None or not policy.admins or policy.is_admin(holder):
+        return
+    try:
+        session.store.fetch(session.layer)
+    except AnotherLedger as missing:
+        if missing.gone:
+            raise PolicyRefused(
+                "only the admins of the deleted ledger may make another one in its place, and "
+                f"{holder} is not one of them",
+                hints=(
+                    "they are " + ", ".join(policy.admins),
+                    hint("one of them can bring it back: {}", "init", restore=True),
+                ),
+            ) from None
+    except GitleaseError:
+        pass  # what is wrong otherwise is said next
 
 
 def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:

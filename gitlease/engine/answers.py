@@ -119,7 +119,8 @@ class EndedLease:
 class Reading:
     """The result of a reading verb. ``waiting`` is the line, in its order.
 
-    ``ended`` has what was released or revoked lately, newest first.
+    ``ended`` has what was released or revoked lately, newest first. ``told`` says to people what
+    was done first.
     """
 
     leases: tuple[LeaseView, ...] = ()
@@ -130,6 +131,7 @@ class Reading:
     policy: Policy = DEFAULT_POLICY
     ledger_id: str | None = None
     revision: int = 0
+    told: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

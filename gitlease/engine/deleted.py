@@ -34,8 +34,12 @@ def restore(session: LedgerSession, *, at_once: bool = False) -> Reading:
         if not missing.gone or known is None or known.ledger is None:
             raise
         back = Restore(id=fresh_id(), actor=session.actor, above=0, waits=True)
-        _recreate(session, known, [back, end] if at_once else [back])
-        return confirmed(session, known)
+        mine = _recreate(session, known, [back, end] if at_once else [back])
+        revision = known.ledger.header.revision
+        by = "restored the ledger" if mine else "somebody else has restored the ledger meanwhile"
+        of = f", as this clone has seen it last (revision {revision})" if mine else ""
+        ended = " and ended its wait" if mine and at_once else ""
+        return replace(confirmed(session, known), told=(f"{by}{ended}{of}",))
     if head.ledger is None:
         raise Invalid(
             f"there is no ledger at {store.place}, and this clone has never seen one there",
@@ -46,7 +50,8 @@ def restore(session: LedgerSession, *, at_once: bool = False) -> Reading:
     waits = wait_end(head.ledger.header, session.clock.now().wall_ms) is not None
     if at_once and waits:
         change(session, "init", [end])
-        return confirmed(session, head)
+        ended = "ended the wait of the restored ledger: it grants new leases again"
+        return replace(confirmed(session, head), told=(ended,))
     said = f"nothing was restored: the ledger at {store.place} is there"
     if at_once:
         said += ", and does not wait"
@@ -54,8 +59,8 @@ def restore(session: LedgerSession, *, at_once: bool = False) -> Reading:
     return replace(reading, warnings=(*reading.warnings, said))
 
 
-def _recreate(session: LedgerSession, known: Snapshot, operations: list[Operation]) -> None:
-    """Create the ref on top of a known state, if it is still missing."""
+def _recreate(session: LedgerSession, known: Snapshot, operations: list[Operation]) -> bool:
+    """Create the ref on top of a known state; False if somebody else did meanwhile."""
     layer = session.layer
     session.transaction.decided(known, operations)  # who may not is told so by what is known here
 
@@ -68,8 +73,10 @@ def _recreate(session: LedgerSession, known: Snapshot, operations: list[Operatio
     def send(prepared: Prepared) -> Swapped:
         return session.store.swap(replace(prepared, expected={layer: ""}))
 
-    with suppress(_Back):  # somebody else has restored it meanwhile
+    with suppress(_Back):
         session.transaction.carry_out_on([layer], decide, what="the restoration", send=send)
+        return True
+    return False
 
 
 class _Back(Exception):

@@ -199,8 +199,6 @@ def init_verb(
     move: takes.MoveLedger = False,
 ) -> Result:
     undo, accept, new = map(door.option, ("undo_rollback", "accept_rollback", "new_ledger"))
-    if move and (undo_rollback or accept_rollback or new_ledger):
-        raise UsageError(f"{door.option('move')} cannot be combined with another choice")
     if undo_rollback and accept_rollback:
         raise UsageError(f"{undo} cannot be combined with {accept}")
     if new_ledger and (undo_rollback or accept_rollback):
@@ -210,6 +208,8 @@ def init_verb(
     if restore and any(given.values()):
         others = " or ".join(name for name, is_given in given.items() if is_given)
         raise UsageError(f"{door.option('restore')} cannot be combined with {others}")
+    if move and (undo_rollback or accept_rollback or new_ledger):
+        raise UsageError(f"{door.option('move')} cannot be combined with another choice")
     if now and not restore:
         raise UsageError(f"{door.option('now')} goes with {door.option('restore')} alone")
     workspace, reading = door.workspace, None
@@ -353,6 +353,7 @@ def _init_lines(
         yield from _proposal(f"for the task files here, set in {FILE}:", proposed)
     if reading is not None:
         ledger = door.ledger
+        yield from reading.told
         yield (
             f"the {ledger.layer} ledger is ready on {ledger.store.place}: "
             f"id {reading.ledger_id}, revision {reading.revision}"
