@@ -65,7 +65,7 @@ from gitlease.push.plan import NotAtomic, PushRequest
 from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
 from gitlease.settings.schema import Location, Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edge_commit import UserGit
+from gitlease.tasks.edge_commit import IndexEntry, UserGit
 from gitlease.tasks.edit import change_file, edit_task, read_place
 from gitlease.tasks.files import merged
 from gitlease.tasks.reading import value_of
@@ -147,6 +147,7 @@ class Lander:
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
         self._plain: bytes | None = None  # that file without its edge, once it was taken out
         self._changed_before = frozenset[str]()
+        self._staged: dict[str, IndexEntry] = {}  # which any move of the branch takes back
         self._refused = ""  # the words of the last refusal
         self._races = 0  # lost ones, although nothing has moved
         self._stash = ""  # a word for git, where something is not committed
@@ -199,6 +200,7 @@ class Lander:
             why = NotFound(f"{resource} is not a task, {otherwise}")
             raise edges.on_a_branch(resource) or why
         forgotten = self._check_changes(view)
+        _ = self._file  # looked up while it is there: what is done about it needs its name
         # The check and the line of waiters may take longer than the lease lasts.
         with self._keep(resource):
             landed = self._carry_out()
@@ -295,6 +297,7 @@ class Lander:
         # The move of the branch would drop what is staged and in no commit and no file.
         if staged := self._changed("--cached"):
             refused += sorted((staged.keys() & self._changed().keys()) - {*refused})
+            self._staged = {x: entries[0] for x, entries in git.staged([*staged]).items()}
         self._changed_before = frozenset(changed)
         if refused:
             raise Invalid(
@@ -646,16 +649,25 @@ class Lander:
 
         Returns a sentence about what was kept, ``""`` if everything is as it was.
         """
+        shown_file = printable(self._file)
         if self._at == self._head and self._plain is None:
+            with suppress(GitleaseError):
+                if self._file in self._changed("HEAD").keys() - self._changed_before:
+                    return f"{shown_file} changed meanwhile and is kept as it is"
             return ""
-        name, was = self._branch.removeprefix("refs/heads/"), self._head[:12]
+        name, was, told = self._branch.removeprefix("refs/heads/"), self._head[:12], ""
         with suppress(GitleaseError, OSError):
+            if self._is_removed():
+                told = f"{shown_file} was removed meanwhile, and is put back as it was"
             self._move(self._head)
             if self._edge is None or self._plain is None:
-                return ""
+                self._restage()
+                return told
             file, edge = self._edge
-            if self._replace(file, self._plain, edge):
-                return ""
+            is_back = self._replace(file, self._plain, edge)
+            self._restage()
+            if is_back:
+                return told
             return f"{printable(file)} changed meanwhile and is kept as it is, without your edge"
         with suppress(GitleaseError, OSError):
             if told := self._go_back_around_file():
@@ -665,6 +677,20 @@ class Lander:
             if changed := self._changed("HEAD"):
                 return f"changed meanwhile and kept: {listed([*changed])}; so {kept}"
         return kept
+
+    def _is_removed(self) -> bool:
+        """Return whether the task's file is gone, although the checked out commit has it."""
+        path = os.path.join(self._git.toplevel, self._file)
+        return not os.path.lexists(path) and self._file in self._git.committed(
+            self._at, [self._file]
+        )
+
+    def _restage(self) -> None:
+        """Stage what was staged before the landing. The files have it as well."""
+        if self._staged:
+            with suppress(GitleaseError):
+                self._git.stage(self._staged)
+                self._git.refresh(self._staged)
 
     def _go_back_around_file(self) -> str:
         """Restore all but the task's file, which was written to, and merge that with its old text.
@@ -686,9 +712,16 @@ class Lander:
         words = ("-c", "reset.quiet=false", "reset", "HEAD", "--", file)
         git.ask(*words, what="git cannot read the work tree")
         before = self._edge[1] if self._edge is not None else git.checked_out("HEAD", file)
-        found, told = read_place(git.toplevel, file), f"{printable(file)} changed meanwhile:"
-        merged = git.merged_text(found, landing, before)
-        if merged is not None and self._replace(file, found, merged):
+        told = f"{printable(file)} changed meanwhile:"
+        try:
+            found = read_place(git.toplevel, file)
+            merged = git.merged_text(found, landing, before)
+            is_merged = merged is not None and self._replace(file, found, merged)
+        except GitleaseError:  # a folder or a link has taken its place
+            self._restage()
+            return f"{told} what is there now is kept, and the branch is back"
+        self._restage()
+        if is_merged:
             return f"{told} the change is kept beside what was there before"
         return f"{told} it is kept as it is, with the task as it would have landed"
 
