@@ -198,7 +198,8 @@ class Swapped:
 
     ``sent`` is False if it is certain that no request for this change ever left this machine, so
     that it cannot land later. ``detail`` is the remote's message without secrets, ``said`` its
-    output after a clean success, and ``hints`` come from its hooks with a refusal.
+    output after a clean success, and ``hints`` come from its hooks with a refusal. ``locked`` is
+    the ref of the work beside the ledger that is locked there.
     """
 
     fate: Fate
@@ -208,6 +209,7 @@ class Swapped:
     detail: str = ""
     said: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    locked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

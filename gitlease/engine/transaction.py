@@ -71,6 +71,7 @@ PASSING = 4  # tries of others for which a new one waits at most
 HALVED = 8  # tries after which it waits half as long
 SAME_AGAIN = 2  # times an undecided change is pushed again
 BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
+LOCKED_AGAIN = 5  # times, with the work, while a branch is locked: seldom by a push of others
 DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
 ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
@@ -466,7 +467,7 @@ class Transaction:
             limits = {
                 Cause.REFUSED: refusals,
                 Cause.TROUBLE: refusals + 1,
-                Cause.BUSY: BUSY_AGAIN,
+                Cause.BUSY: LOCKED_AGAIN if swapped.locked else BUSY_AGAIN,
             }
             limit = limits.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
@@ -692,8 +693,9 @@ def _failure(swapped: Swapped, what: str) -> GitleaseError:
     if swapped.cause in (Cause.REFUSED, Cause.WORK):
         return Denied(f"the remote refused {what}: {swapped.detail}", hints=swapped.hints)
     if swapped.cause is Cause.BUSY and "lock" in swapped.detail:
+        what = swapped.locked or "the ledger's ref"
         return Unavailable(
-            f"the ledger's ref is locked on the remote: {swapped.detail}",
+            f"{what} is locked on the remote: {swapped.detail}",
             hints=("a push that was killed on the server may have left its .lock file there",),
         )
     if swapped.cause is Cause.BUSY:

@@ -497,10 +497,10 @@ class FencedPush:
     def _send(
         self, plan: PlannedPush, case: PushCase, tell: Callable[[str], None]
     ) -> Mapping[str, Step]:
-        push, is_quiet = plan.push, False
+        push, is_quiet, told = plan.push, False, list[str]()
 
         def send(prepared: Prepared) -> Swapped:
-            nonlocal push, is_quiet
+            nonlocal push, is_quiet, told
             swapped = self._session.store.swap(prepared, push)
             if swapped.fate is not Fate.APPLIED:
                 push = replace(push, again=push.again or swapped.sent)
@@ -509,10 +509,15 @@ class FencedPush:
                     stack.enter_context(self._quiet())
                     turn = self._session.store.turn(self._layers, LONGEST_TURN, lambda: None)
                     stack.enter_context(turn)
+            took, lines = swapped.fate is Fate.APPLIED, list[str]()
             for line in swapped.said:
                 race = line.startswith(GARBLED) or rejection_in(line) is Rejection.RACE
-                if swapped.fate is Fate.APPLIED or not race:
+                if took or not race:
+                    lines.append(line)
+            if took or lines != told:  # what it says of every try is told once
+                for line in lines:
                     tell(line)
+            told = lines
             return swapped
 
         with ExitStack() as stack:

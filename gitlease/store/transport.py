@@ -79,6 +79,7 @@ _COMPARES = r"(?m)-> option cas .*\n(?:.* Waiting.*\n)*.*<- ok$|Smart transport 
 _ABSENT = r"(?im)^fatal: couldn't find remote ref "
 _NOT_ALLOWED = r"transport '([a-z0-9+.-]{1,40})' not allowed"
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
+_LOCKED = r"cannot lock ref '(refs/[^\s']+)': Unable to create '.*\.lock'"
 _NOT_UNPACKED = b"[remote rejected] (unpacker error)"
 _STALE = "[rejected] (stale info)"
 _HINT = r"(?:gitlease: )?hint: *(.+)"
@@ -408,6 +409,9 @@ def read_push(
     )
     if not work:
         return pushed
+    # Only a name that was pushed is repeated.
+    locked = next((x[1] for line in printed if (x := re.search(_LOCKED, line))), "")
+    pushed = replace(pushed, locked=locked if locked in work else "")
     refused = {ref: note for ref, (flag, note) in flags.items() if flag == "!"}
     own = {ref: x for ref, x in refused.items() if not x.startswith(_ALONG_WITH)}
     if own and all(note.startswith("[rejected]") for note in refused.values()):
@@ -435,6 +439,12 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     if kind is Rejection.REFUSAL and not result.timed_out:
         return Cause.REFUSED
     return Cause.UNREACHABLE
+
+
+def _breaks_a_rule(pushed: Swapped, ref: str) -> bool:
+    """Return whether a host that refused a push with work names a rule about this ref of ours."""
+    told = re.compile(rf"\bGH013\b.*\s{re.escape(ref)}(?![\w/-])")
+    return any(told.search(line) for line in (pushed.detail, *pushed.said))
 
 
 def nothing_came(said: bytes) -> bool:
@@ -786,6 +796,8 @@ class GitRefs:
                 pushed = replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             else:
                 pushed = push_work(work, named, objects=os.path.join(path, "objects"))
+                if any(_breaks_a_rule(pushed, ref) for ref, _, _ in named):
+                    pushed = replace(pushed, hints=(*pushed.hints, self._rule_hint()))
         for move in moves if pushed.fate is Fate.APPLIED else ():
             self._keep(move.layer, move.new)
             if move.ends:
@@ -798,10 +810,7 @@ class GitRefs:
             return ()
         if any("GH013" in line for line in (pushed.detail, *pushed.said)):
             # Rules are about branches and tags: as a branch the ledger would fall under more.
-            return (
-                f"a rule of the repository refuses {self._prefix}/*: exclude that from the rule, "
-                "or let this account bypass it",
-            )
+            return (self._rule_hint(),)
         if taken := re.search(r"'(refs/[^\s']+)' exists; cannot create", pushed.detail):
             return (
                 f"{shown(taken[1])} on the remote leaves no room for {self._prefix}/…: rename it, "
@@ -820,6 +829,12 @@ class GitRefs:
             "in this clone alone: {}", "config", key="lease.ref_prefix", value="refs/heads/gitlease"
         )
         return (*for_all, in_this)
+
+    def _rule_hint(self) -> str:
+        return (
+            f"a rule of the repository refuses {self._prefix}/*: exclude that from the rule, "
+            "or let this account bypass it"
+        )
 
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return remote_refs(work, timeout=self._limit)
