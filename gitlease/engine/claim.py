@@ -124,7 +124,11 @@ def wait(
     options = ClaimOptions(scope=scope, any_name=True, commit=False, default_fits=True)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
     limit = LONGEST if seconds is None else seconds
-    return engine.Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait).get()
+    session.learn_main()
+    waiter = engine.Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait)
+    answer = waiter.get()
+    # Somebody may have what is free of leases, on a branch that cannot be read.
+    return replace(answer, warnings=(*answer.warnings, *session.edges.doubts_of(wanted)))
 
 
 def _claim_when_free(

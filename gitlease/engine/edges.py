@@ -433,6 +433,11 @@ class Edges:
         """Warnings of claims that what the default branch says of their tasks is unknown."""
         return tuple(dict.fromkeys(p.doubt for p in planned if p.doubt))
 
+    def doubts_of(self, resources: Sequence[Resource]) -> tuple[str, ...]:
+        """What the default branch says of these, as far as that is unknown; no claim is planned."""
+        known = self._known(resources)
+        return tuple(dict.fromkeys(filter(None, map(known.doubt, resources))))
+
     def is_own_away(self, planned: Planned) -> bool:
         """Return whether a file that is not in this work tree assigns the task to the caller."""
         # An assignment that the caller's own release has outdated counts again with a claim.

@@ -66,6 +66,7 @@ MAX_PACKS = 50  # of the private repository; then it begins again
 MAX_OBJECTS = 60_000  # that one commit may be fetched for
 TIPS, COMPLETE, FAILED = "main tips", "main complete", "main failed"  # kinds of notes
 AGAIN = 60  # seconds after which a remote is asked again
+QUICK = 3.0  # seconds for what failed within the last ``AGAIN``
 KEPT_NAME = 200
 
 
@@ -285,10 +286,10 @@ def learn_main(
 ) -> MainBranch:
     """Learn what this clone lacks of the default branch, from the first of these remotes.
 
-    No contact where nothing is lacking. What failed is tried again after a minute; with ``afresh``
-    at once. ``purpose`` names what is wanted of a commit: what is complete for one purpose is not
-    for another. ``commit`` is a tip that this clone's copy of the branch has not moved on to; with
-    ``afresh`` it is fetched although the clone is not partial.
+    No contact where nothing is lacking. What failed is tried again; within a minute for a short
+    time only, except with ``afresh``. ``purpose`` names what is wanted of a commit: what is
+    complete for one purpose is not for another. ``commit`` is a tip that this clone's copy of the
+    branch has not moved on to; with ``afresh`` it is fetched although the clone is not partial.
     Never fails: what stays unknown is in the answer.
     """
     main, deadline = known_main(repository, remotes), time.monotonic() + seconds
@@ -320,8 +321,9 @@ def learn_main(
     complete = f"{key} next" if commit else key
     if notes.get(COMPLETE, complete) == [tip, purpose] and _is_there(repository):
         return main
-    if main.why and not afresh and not notes.is_due("main tried", key, every=AGAIN, now=now):
-        return main
+    if not notes.is_due("main tried", key, every=AGAIN, now=now) and main.why and not afresh:
+        seconds = min(seconds, QUICK)  # it may work by now; who waits for it waits again
+        deadline = min(deadline, time.monotonic() + seconds)
     why = _fetch_missing(
         repository, tip, missing, partial(fetch, remote), left(), name=main.name or remote
     )

@@ -178,15 +178,19 @@ class GitTaskFiles:
         head, main = self._tree("HEAD"), self._main().place
         names = list(walk(head, paths)) if head else []
         absent = [x for x in names if x.path not in paths]
+        # What HEAD has and nobody can read is as unknown on the default branch.
+        broken = {x.path for x in absent if x.kind is FileKind.PROBLEM}
         if self._is_sparse() or absent or head is None:
             index = IndexTree(self._repository, self._wanted)
             read(INDEX, index, (x for x in walk(index, paths) if x.path not in paths))
         if head is not None:
             read("HEAD", head, absent)
+            broken |= {p.file for ref, found in lists if ref == "HEAD" for p in found.problems}
         tree = self._tree(main) if main else None
-        if tree is not None and (head is None or tree.root != head.root):
+        if tree is not None and (head is None or broken or tree.root != head.root):
             # Equal blobs at equal paths were read at HEAD already.
-            same, at_head = {x.key for x in names if x.key}, {*names}
+            known = [x for x in names if x.path not in broken]
+            same, at_head = {x.key for x in known if x.key}, {*known}
             files = (x for x in walk(tree, same) if x.key not in same and x not in at_head)
             read(main, tree, files)
         return lists

@@ -101,3 +101,43 @@ def test_encrypted_task_is_unknown_without_any_attribute(team: Team) -> None:
     typed = bob.ok("claim T1")
     assert "tasks/T1.md on origin/main cannot be read (this is encrypted" in typed.err
     assert "unknown" not in bob.ok("claim T2").err
+
+
+# --- a server that gives no objects by their ids ------------------------------------------------
+
+
+@pytest.fixture
+def bob(team: Team) -> Typist:
+    """A clone with no file of main, where T1 is Ann's."""
+    team.lands({"tasks/T1.md": task("T1", assigned="ann@example.com")})
+    bob = team.clone("bob", "bob@example.com", "--filter=blob:none", "--no-checkout")
+    git(bob.clone, "config", "protocol.version", "0")
+    return bob
+
+
+LACKS = "tasks/T1.md on origin/main cannot be read (is not in this clone"
+
+
+@pytest.mark.parametrize("line", ["wait T1", "queue", "status"])
+def test_whoever_reads_hears_that_main_is_unknown(bob: Typist, line: str) -> None:
+    assert LACKS in bob.ok(line).err
+
+
+@pytest.mark.parametrize("line", ["claim T1", "status"])
+def test_failure_is_tried_again_by_the_next_command(bob: Typist, line: str) -> None:
+    assert LACKS in bob.ok("status").err
+    git(bob.clone, "config", "protocol.version", "2")
+    assert LACKS not in bob.types(line).err
+    assert bob.types("claim T1").code == 1, "which is assigned to Ann"
+
+
+def test_hint_of_a_clone_without_the_settings_works(team: Team) -> None:
+    team.lands({".gitlease.yaml": "lease.ttl: 10m\n"})
+    bob = team.clone("bob", "bob@example.com", "--filter=blob:none", "--no-checkout")
+    git(bob.clone, "config", "protocol.version", "0")
+    typed = bob.types("claim T1")
+    assert typed.code == 7
+    assert ".gitlease.yaml is not in this clone" in typed.err
+    assert "git fetch --refetch --no-filter origin" in typed.err
+    git(bob.clone, "fetch", "-q", "--refetch", "--no-filter", "origin")
+    assert "unknown" not in bob.ok("claim T1").err
