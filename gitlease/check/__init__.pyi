@@ -8,7 +8,6 @@ from gitlease.check.judging import Tenure as Tenure
 from gitlease.check.judging import Timeline as Timeline
 from gitlease.check.judging import timeline as timeline
 from gitlease.check.rules import HELD_NOW as HELD_NOW
-from gitlease.check.rules import HELD_THEN as HELD_THEN
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES
 from gitlease.check.rules import STALE_RULES as STALE_RULES

@@ -1,32 +1,22 @@
-"""Which claims of others commits broke, and which tokens they name, by who held what and when.
+"""Which claims of others commits break, and which tokens they name, by who holds what now.
 
-Who held what is known by the history of one ledger:
-
-1. A lease is held from its grant to its end: a release, completion, revocation or displacement,
-   else until it runs out. Then its holder no longer has it, although nobody else may take it yet.
-   No renewal revives what ran out, so this is one span without a gap.
-2. History keeps the last renewal before every other step, since only a renewal replaces a renewal.
-   So the last record before the end is there, with the expiry that it had then.
+A commit is judged by what is held now, and by the grants that its trailers name, in the order of
+their tokens. Its dates decide nothing, as anybody may write them: no invented date makes an error
+or takes one away. What somebody held once and holds no more is for ``log`` to tell.
 
 A commit's people are its author and its committer, and, when it comes to broken claims, the person
 who pushes it. If any of them is the holder, nothing is broken. But anybody may write an address: on
-what is held *now* a commit is its holder's by rule of the server's hook, if the holder pushed it or
+what is held now a commit is its holder's by rule of the server's hook, if the holder pushed it or
 it names the present token. One that is neither is an error where somebody else is known to have
-pushed it, else a warning. A co-author is only a statement in the message, and the person who opened
-a pull request need not have made its commits: if only one of these is the holder, it is a warning,
-not an error. Addresses of one person count as one (see ``Addresses``).
+pushed it, else a warning. The holder vouches for what such a commit of theirs builds on.
+A co-author is only a statement in the message, and the person who opened a pull request need not
+have made its commits: if only one of these is the holder, it is a warning, not an error. Addresses
+of one person count as one (see ``Addresses``).
 
-Which time counts, since a commit has two and neither is proven:
-
-- *Made* is the author date. Rebases, amendments and cherry-picks keep it, so that honest work stays
-  honest when it is moved. If it is missing or in the future, the committer date is used instead.
-  *Recorded* is the committer date.
-- A commit was made under another's lease if its author date lies in the time of that lease. If only
-  the committer date does, it may have been moved or made then: a warning, not an error. Git's dates
-  have seconds, and all of the second counts.
-- If neither does, but either date of the merge that took it to the branch does, it landed then, or
-  had landed elsewhere before: a warning as well, unless the holder merged it.
-- Work that was made under a lease of one of its own people is theirs.
+A lease is held from its grant to its end: a release, completion, revocation or displacement, else
+until it runs out. No renewal revives what ran out, so this is one span without a gap. History keeps
+the last renewal before every other step, since only a renewal replaces a renewal: the last record
+before the end is there.
 """
 
 from __future__ import annotations
@@ -40,7 +30,7 @@ from gitlease.check import rules
 from gitlease.check.rules import finding_of
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, rfc3339
+from gitlease.core.instant import rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, relation
 from gitlease.core.moves.operations import LAPSED
 from gitlease.core.resources import WHOLE, fold, layer_words, scopes_overlap
@@ -55,7 +45,7 @@ from gitlease.core.whose import (
     supersedes,
 )
 from gitlease.core.work import CheckRule, Finding, Level, Named
-from gitlease.guard.commits import SKEW, CommitFacts
+from gitlease.guard.commits import CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
 from gitlease.store.history_reader import GRANTS, LedgerHistory
 
@@ -63,9 +53,6 @@ PATHS_SHOWN = 5
 SHORT_ID = 10
 INSTALL = "gitlease hooks install"
 NOBODY = Actor(holder="")
-OWN_THEN = "its own authors held it when it was made"
-MOVED = "its dates do not tell whether it was made then or only moved"
-ELSEWHERE = "it may have landed elsewhere before"
 PROOF = (
     "a commit is the holder's if the holder pushed it, or by the present token in its trailer;"
     " anybody may write an address"
@@ -101,11 +88,6 @@ class Tenure:
         """Return whether it is in the ledger now, run out or not."""
         return self.ended == NOW
 
-    def meets(self, second: int | None) -> bool:
-        """True if any of the second that begins then lies in it: git's dates have seconds."""
-        # All of the second counts: git's dates have no fractions.
-        return second is not None and self.since < second + 1_000 and second < self.until
-
 
 @dataclass(frozen=True, slots=True)
 class Granted:
@@ -120,12 +102,6 @@ class Granted:
     ended: int | None = None
     how: str = ""  # it ended: a word of ENDS
     ended_by: str = ""
-
-    def follows(self, tenure: Tenure) -> bool:
-        """Return whether it was certainly later: by the order of the ledger, or by the clocks."""
-        lease = tenure.lease
-        same = self.key == lease.resource.key and scopes_overlap(self.scope, lease.scope)
-        return self.token > lease.token and (same or self.at >= tenure.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +247,7 @@ def _finding(
 def _broken(
     commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: CommitVerdict
 ) -> Finding:
-    """A commit touches what another holds or held."""
+    """A commit touches what another holds."""
     lease, touched = tenure.lease, sorted(paths)
     others = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
     end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
@@ -280,7 +256,6 @@ def _broken(
         f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
         f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
     )
-    verb = "log" if verdict.rule is rules.HELD_THEN else "show"
     return _finding(
         commit,
         verdict._replace(evidence=(*verdict.evidence, held)),
@@ -292,7 +267,7 @@ def _broken(
         layer=tenure.layer,
         holder=lease.holder,
         file=touched[0],
-        next_steps=(_command(verb, lease.resource.text, tenure.layer),),
+        next_steps=(_command("show", lease.resource.text, tenure.layer),),
     )
 
 
@@ -364,6 +339,8 @@ class Judgement:
         self._superseded: dict[tuple[str, Named], Superseded] = {}
         self._pushers, self._requesters, self._trailer = pushers, requesters, trailer
         self._landing, self._merges = landing, dict[str, CommitFacts]()
+        self._commits: Mapping[str, CommitFacts] = {}
+        self._vouched: dict[tuple[str, str], frozenset[str]] = {}
         self._tenures = [s for ledger in ledgers.values() for s in ledger.tenures]
         self._keys = [addresses.of(tenure.lease.holder) for tenure in self._tenures]
         self._cover = Cover([tenure.lease for tenure in self._tenures])
@@ -379,6 +356,7 @@ class Judgement:
     def find(self, commits: Sequence[CommitFacts]) -> list[Finding]:
         """Every violation, in the order of the commits."""
         self._merges = merged_by(commits)
+        self._commits, self._vouched = {commit.id: commit for commit in commits}, {}
         found = find_superseded(
             commits, after=self._after, vouches=self._vouches, makers=self._makers
         )
@@ -468,7 +446,6 @@ class Judgement:
             for number in sorted(self._cover.matching(change)):
                 if self._concerns(change, number, people):
                     touched.setdefault(number, []).append(change.path)
-        mine = [self._tenures[n] for n in touched if self._keys[n] & people]
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
             tenure, keys = self._tenures[number], self._keys[number]
@@ -478,7 +455,7 @@ class Judgement:
             if keys & people:
                 verdict = self._judge_address(commit, tenure, paths)
             else:
-                verdict = self._judge(commit, tenure, keys, paths, mine)
+                verdict = self._judge(commit, tenure, keys, paths)
                 verdict = verdict and verdict._replace(doubt=self._help(commit, keys))
             if verdict is None:
                 continue
@@ -532,78 +509,47 @@ class Judgement:
         return landing is not None and landing.isdisjoint(paths)
 
     def _judge(
-        self,
-        commit: CommitFacts,
-        tenure: Tenure,
-        keys: frozenset[str],
-        paths: Sequence[str],
-        mine: Sequence[Tenure],
+        self, commit: CommitFacts, tenure: Tenure, keys: frozenset[str], paths: Sequence[str]
     ) -> CommitVerdict | None:
-        lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
-        held = _held(lease, "held")
-        made = commit.made(now)
-        mine = [x for x in mine if x.layer == tenure.layer]
-        honest = any(x.meets(made) for x in mine)
-        theirs = honest or any(x.meets(commit.recorded) for x in mine)
-        still = self._blocks_now(tenure)
-        if made is not None and not honest and tenure.meets(made):
-            doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
-            words = f"{held} when it was made" + (", and holds now" if still else "")
-            level, evidence = (Level.WARNING, (doubt,)) if doubt else (None, ())
-            return CommitVerdict(rules.HELD_THEN, words, level, evidence)
-        if still and not self._merged_only(commit, tenure, paths, keys):
-            until = f"until {rfc3339(lease.expires_at)}"
-            words = f"{_held(lease, 'holds')} now, {until}"
-            if lease.expires_at <= now:
-                words = f"{held} {until}, and nobody else may take it yet"
-            level, evidence = (Level.WARNING, (OWN_THEN,)) if honest else (None, ())
-            return CommitVerdict(rules.HELD_NOW, words, level, evidence)
-        if theirs or still:
+        """Judge a commit of others by what is held now: no date of it decides anything."""
+        if not self._blocks_now(tenure) or self._lands_elsewhere(paths):
             return None
-        if tenure.meets(commit.recorded):
-            words = f"{held} when it was recorded"
-            return CommitVerdict(rules.HELD_THEN, words, Level.WARNING, (MOVED,))
+        lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
+        if commit.id in self._vouched_for(tenure, keys):
+            return None
         merge = self._merges.get(commit.id)
-        landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
-        if merge is not None and landed and not keys & self._people(merge.emails):
-            by = f"merged in {_who(merge)}, {'; '.join(_dates(merge))}"
-            words = f"{held} when it was merged"
-            return CommitVerdict(rules.HELD_THEN, words, Level.WARNING, (by, ELSEWHERE))
-        return None
-
-    def _merged_only(
-        self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str], keys: frozenset[str]
-    ) -> bool:
-        # Work from before a tenure does no harm where its holder merged it, or where all commits
-        # together leave the file as it is.
-        made = commit.made(tenure.since)
-        if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:
-            return False
-        merge = self._merges.get(commit.id)
-        merged_by_holder = merge is not None and bool(keys & self._people(merge.emails))
-        return merged_by_holder or self._lands_elsewhere(paths)
-
-    def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:
-        """Why a commit may not have been made in a tenure, although its date lies in it."""
-        if theirs:
-            return (
-                "it was recorded under a lease of its own authors, and may have been amended since"
+        if merge is not None and keys & self._people(merge.emails):
+            words = (
+                f"{_held(lease, 'holds')} now: {_who(merge)}, which merged it, does not name token"
+                f" {lease.token}"
             )
-        # Git's dates have seconds: nobody knows which came first.
-        if made < tenure.since or tenure.until < made + MS:
-            return "it was made in the same second as that began or ended"
-        if tenure.stands or tenure.until - made > SKEW:
-            return ""
-        # The clocks of two machines differ: a token from after the end tells more than a date.
-        people = self._people(commit.emails)
-        grants = self._ledgers[tenure.layer].grants
-        for named in commit.named:
-            grant = grants.get(named.token) if named.layer == tenure.layer else None
-            if grant is None or grant.key != named.key or not grant.follows(tenure):
-                continue
-            if self._addresses.of(grant.holder) & people:
-                return f"it names token {grant.token}, which was issued after that had ended"
-        return ""
+            level = Level.ERROR if self._pushers else None
+            return CommitVerdict(rules.UNPROVEN, words, level, (PROOF,))
+        until = f"until {rfc3339(lease.expires_at)}"
+        words = f"{_held(lease, 'holds')} now, {until}"
+        if lease.expires_at <= now:
+            words = f"{_held(lease, 'held')} {until}, and nobody else may take it yet"
+        return CommitVerdict(rules.HELD_NOW, words)
+
+    def _vouched_for(self, tenure: Tenure, keys: frozenset[str]) -> frozenset[str]:
+        """The commits that one of the holder's, which names the present token, builds on."""
+        of = (tenure.layer, tenure.lease.lease_id)
+        if of not in self._vouched:
+            waiting = [
+                parent
+                for x in self._commits.values()
+                if keys & self._people_of(x)
+                and names_grant((*x.named, *x.mentioned), x.recorded, tenure.lease, tenure.layer)
+                for parent in x.parents
+            ]
+            below = set[str]()
+            while waiting:
+                commit = self._commits.get(waiting.pop())
+                if commit is not None and commit.id not in below:
+                    below.add(commit.id)
+                    waiting += commit.parents
+            self._vouched[of] = frozenset(below)
+        return self._vouched[of]
 
     # --- tokens -----------------------------------------------------------------------------------
 

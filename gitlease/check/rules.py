@@ -22,9 +22,6 @@ Json = dict[str, Any]
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
 COMMIT_RULES = (
-    HELD_THEN := CheckRule(
-        "held-then", ERROR, "a commit touches what another person held when it was made"
-    ),
     HELD_NOW := CheckRule("held-now", ERROR, "a commit touches what another person holds now"),
     UNPROVEN := CheckRule(
         "held-unproven",

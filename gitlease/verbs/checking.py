@@ -27,21 +27,21 @@ SHOWN = 20  # violations of a ledger, printed for people
     "check",
     """Check commits against the ledger, or with --stale, check the claims themselves.
 
-The commits of RANGE (main..HEAD) must not touch anything that another person held when they were
-made (held-then) or holds now (held-now). Their trailers must not name a token that a later lease of
+The commits of RANGE (main..HEAD) must not touch anything that another person holds now (held-now).
+Their trailers must not name a token that a later lease of
 the same superseded (token-superseded), or one that was never granted (token-unknown). Without
 RANGE, check takes the pull request or push of GitHub Actions or GitLab CI, or else the commits of
 HEAD that are not on the default branch.
 
-A commit counts as made at its author date, which rebases keep. If someone else merges older work
-while a lease is held, this is an error as long as it is held, unless the files stay the same, and
-a warning later. The people of a commit are its author and committer, mapped by the mailmap and by
-people in .gitlease.yaml. A pusher answers for the whole push. If a co-author, or the person who
-opened or updated the pull request, held the lease, the error becomes a warning. An unreadable
-trailer (trailer-unreadable) is one, too. Addresses that bots in .gitlease.yaml lists count as the
-holder whose token they name.
+No date of a commit decides anything. Work of others on what is held is an error as long as it is
+held, unless all commits together leave the files as they are, or a later commit of the holder that
+names the present token builds on it. The people of a commit are its author and committer, mapped
+by the mailmap and by people in .gitlease.yaml. A pusher answers for the whole push. If a
+co-author, or the person who opened or updated the pull request, holds the lease, the error becomes
+a warning. An unreadable trailer (trailer-unreadable) is one, too. Addresses that bots in
+.gitlease.yaml lists count as the holder whose token they name.
 
-Whether a token is superseded does not depend on dates: the latest holder vouches by pushing, or by
+The latest holder vouches for superseded commits by pushing, or by
 the newest token on the commit or on one that follows it.
 
 The mailmap and all settings come from the commit before the range, so a range cannot change how it

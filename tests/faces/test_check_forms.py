@@ -22,7 +22,7 @@ from support.repos import git, real_clone
 from support.snapshots import check_words
 from support.terminals import played
 
-from gitlease.check import HELD_NOW, HELD_THEN, NO_TRAILER, RULES, CheckResult, rules
+from gitlease.check import HELD_NOW, NO_TRAILER, RULES, CheckResult, rules
 from gitlease.core import Finding, Level, moment_of
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -34,7 +34,7 @@ GOLDEN = Path(__file__).with_name("check_annotations.txt")
 NOON = moment_of(1_795_176_000_000)
 
 PLAIN = Finding(
-    rule=HELD_THEN,
+    rule=HELD_NOW,
     level=Level.ERROR,
     message="1a2b3c4d5e by jo@example.com touches src/a.py, which kim@example.com held for F001",
     resource="F001",
@@ -120,7 +120,7 @@ def test_junit_is_what_its_readers_expect() -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
     cases = suite.findall("testcase")
     assert [len(case.findall("failure")) for case in cases] == [1, 1, 0]
-    assert cases[0].get("classname") == "gitlease.held-then"
+    assert cases[0].get("classname") == "gitlease.held-now"
     assert cases[0].get("name") == "F001 1a2b3c4d5e"
     (failure,) = cases[0].findall("failure")
     assert failure.get("message") == PLAIN.message
@@ -152,7 +152,7 @@ def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
     ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert ids == [rule.id for rule in RULES]
     later, plain, bare = run["results"]
-    assert ids[plain["ruleIndex"]] == plain["ruleId"] == "held-then"
+    assert ids[plain["ruleIndex"]] == plain["ruleId"] == "held-now"
     assert (plain["level"], later["level"]) == ("error", "warning")
     where = plain["locations"][0]["physicalLocation"]
     assert where["artifactLocation"]["uri"] == "tasks/F001.md"
@@ -224,7 +224,7 @@ def test_its_json_is_that_of_every_verb(seat: Seat) -> None:
         assert (done.returncode, document["ok"], document["command"]) == (1, False, "check")
         assert document["error"]["code"] == "violations"
         (violation,) = document["violations"]
-        assert (violation["rule"], violation["file"]) == ("held-then", "a.py")
+        assert (violation["rule"], violation["file"]) == ("held-now", "a.py")
         assert (document["range"], document["commits"]) == ("origin/main..HEAD", 1)
     done = seat.run("check", "--json", "--fail-on", "never")
     document = json.loads(done.stdout)
@@ -237,7 +237,7 @@ def test_a_file_gets_the_format_and_the_terminal_the_text(seat: Seat, tmp_path: 
         done = seat.run("check", "--format", form, "--output", str(target))
         assert done.returncode == 1
         check_words(done.stdout.splitlines()[-1])
-        assert "held-then" in target.read_text(encoding="utf-8")
+        assert "held-now" in target.read_text(encoding="utf-8")
     refused = seat.run("check", "--output", str(tmp_path / "no" / "where"))
     assert refused.returncode == 2
 
@@ -253,7 +253,7 @@ def test_in_github_actions_it_annotates_and_adds_to_the_summary(seat: Seat, tmp_
     }
     done = seat.run("check", env=env)
     assert done.returncode == 1
-    assert done.stdout.startswith("::error file=jo/a.py,title=gitlease%3A held-then::")
+    assert done.stdout.startswith("::error file=jo/a.py,title=gitlease%3A held-now::")
     check_words(shown.read_text().splitlines()[:2])
     assert seat.run("check", "--format", "text", env=env).stdout.startswith("error: ")
     done = seat.run("check", "--remote", str(seat.base / "gone.git"), env=env)
@@ -338,7 +338,7 @@ def test_the_actions_steps_run_as_plain_shell(seat: Seat, tmp_path: Path) -> Non
     assert check.stdout.startswith("::error file=a.py,title=")
     output = (tmp_path / "a" / "files" / "output").read_text()
     assert output.splitlines() == ["status=1"]
-    assert "held-then" in (tmp_path / "a" / "files" / "summary").read_text()
+    assert "held-now" in (tmp_path / "a" / "files" / "summary").read_text()
     report = tmp_path / "x.sarif"
     *_, check = steps(seat, tmp_path / "b", install="false", fail_on="never", sarif=str(report))
     assert check.returncode == 0, check.stderr

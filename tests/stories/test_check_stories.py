@@ -177,8 +177,7 @@ def only(checked: CheckResult) -> Finding:
 
 
 UNPROVEN = ("held-unproven", "warning")
-THEN, NOW = ("held-then", "error"), ("held-now", "error")
-MAYBE_THEN = ("held-then", "warning")
+NOW, MAYBE = ("held-now", "error"), ("held-now", "warning")
 NO_LEDGER = ("no-ledger", "warning")
 
 
@@ -192,13 +191,11 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
     kim.at(0).claim("F001")
     jo.git("checkout", "-q", "-B", "topic", "origin/main")
     jo.at(MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
-    assert rules(jo.at(2 * MINUTE).check()) == [NOW]
+    checked = jo.at(2 * MINUTE).check()
+    assert rules(checked) == [NOW]
+    assert only(checked).commit == old
     kim.at(3 * MINUTE).release("F001")
-    checked = jo.at(5 * MINUTE).check()
-    assert rules(checked) == [MAYBE_THEN]
-    found = only(checked)
-    assert found.commit == old
-    check_words(found.message)
+    assert rules(jo.at(5 * MINUTE).check()) == []
     jo.git("reset", "-q", "--hard", "HEAD~1")
     jo.at(4 * MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
     assert rules(jo.at(5 * MINUTE).check()) == []
@@ -224,7 +221,7 @@ def test_a_mailmap_counts_as_it_was_before_the_commits(world: World) -> None:
     kim.claim("F001")
     kim.git("config", "user.email", "kim@home.example")
     kim.at(MINUTE).commit("src/api/login.py")
-    for person, expected in ((kim, [THEN]), (jo, [UNPROVEN])):
+    for person, expected in ((kim, [NOW]), (jo, [UNPROVEN])):
         if person is jo:
             jo.git("checkout", "-q", "main")
         (person.root / ".mailmap").write_text(f"Kim <{KIM}> <kim@home.example>\n")
@@ -280,7 +277,7 @@ def test_a_shallow_clone_gets_what_it_lacks_beside_it(world: World) -> None:
     checked = clone.at(2 * MINUTE).check(environ=environ)
     assert checked.commits == 3
     check_words(checked.shown)
-    assert rules(checked) == [THEN]
+    assert rules(checked) == [NOW]
     assert_untouched(before, snapshot(clone.root))
 
 
@@ -340,10 +337,10 @@ def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: W
     clone = world.fresh().at(2 * MINUTE)
     event = {"ref": "refs/heads/topic", "before": old, "after": new, "forced": True}
     checked = clone.check(environ=github(world, "push", event))
-    assert (checked.commits, rules(checked)) == (1, [THEN])
+    assert (checked.commits, rules(checked)) == (1, [NOW])
     nowhere = event | {"before": "12" * 20}
     checked = clone.check(environ=github(world, "push", nowhere))
-    assert (checked.commits, rules(checked)) == (1, [THEN])
+    assert (checked.commits, rules(checked)) == (1, [NOW])
     check_words(checked.warnings)
 
 
@@ -363,13 +360,13 @@ def test_gitlab_says_it_in_variables(world: World) -> None:
     }
     clone = world.fresh("--depth=1", "--branch=topic").at(2 * MINUTE)
     checked = clone.check(environ=environ)
-    assert rules(checked) == [THEN]
+    assert rules(checked) == [NOW]
     found = only(checked)
     assert (found.level, found.holder, found.resource) == (Level.ERROR, KIM, "F001")
     assert (found.file, found.line, found.commit) == ("tasks/F001.md", 5, head)
     check_words(checked.shown)
     by_kim = clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})
-    assert rules(by_kim) == [MAYBE_THEN]
+    assert rules(by_kim) == [MAYBE]
     check_words(only(by_kim).message)
 
 
@@ -379,7 +376,7 @@ def test_an_event_that_cannot_be_read_is_said_and_the_branch_is_checked(world: W
     environ = github(world, "pull_request", {}, GITHUB_BASE_REF="main")
     Path(environ["GITHUB_EVENT_PATH"]).write_text("[" * 100_000)
     checked = world.jo.check(environ=environ)
-    assert (checked.shown, rules(checked)) == ("origin/main..HEAD", [THEN])
+    assert (checked.shown, rules(checked)) == ("origin/main..HEAD", [NOW])
     check_words(checked.warnings)
 
 
@@ -433,7 +430,7 @@ def test_without_an_email_and_with_a_token_in_the_url_it_reads_and_tells_nothing
     world.jo.git("config", "--unset", "user.email")
     before, services = snapshot(world.jo.root), http_remote.services()
     checked = world.jo.check()
-    assert rules(checked) == [THEN]
+    assert rules(checked) == [NOW]
     assert http_remote.services()[len(services) :] == ["upload-pack"], "one connection"
     assert "secret" not in repr(checked)
     assert_untouched(before, snapshot(world.jo.root))
@@ -448,18 +445,18 @@ def test_hostile_names_do_no_harm(world: World) -> None:
     world.jo.git("add", ".")
     world.jo.at(MINUTE).commit(message="::error::\x1b[31mred\n\nGitlease: a\x1bb token=1")
     found = world.jo.check()
-    assert rules(found) == [THEN, ("trailer-unreadable", "warning")]
+    assert rules(found) == [NOW, ("trailer-unreadable", "warning")]
     for one in found.findings:
         assert one.message.isprintable()
         assert all(text.isprintable() for text in one.evidence)
 
 
-def spoiled(world: World, text: str, *, at: float, drop: bool = False) -> None:
-    """Push a ledger in which the record with paths is something else, or is gone."""
+def spoiled(world: World, text: str, *, at: float) -> None:
+    """Push a ledger in which the record with paths is something else."""
     ref, tree = "refs/gitlease/global", world.base / "spoilt"
     git(world.bare, "worktree", "add", "-q", "--detach", str(tree), ref)
     (record,) = (tree / "paths").rglob("*.yaml")
-    record.unlink() if drop else record.write_text(text, encoding="utf-8")
+    record.write_text(text, encoding="utf-8")
     who = ("-c", f"user.email={KIM}", "-c", "user.name=k")
     date = f"@{round(NOON + at)} +0000"
     env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
@@ -467,22 +464,13 @@ def spoiled(world: World, text: str, *, at: float, drop: bool = False) -> None:
     git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
 
 
-def test_what_a_spoilt_record_was_is_known_from_history(world: World) -> None:
+@pytest.mark.default
+def test_a_spoilt_record_is_said_and_is_no_pass(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("src/api/login.py")
     spoiled(world, "{{{", at=2 * MINUTE)
-    world.jo.at(3 * MINUTE).commit("src/api/login.py")
-    checked = world.jo.check()
-    assert [x.rule.id for x in checked.findings] == ["held-then", "held-then"]
-    assert len(checked.unread) == 1
-
-
-def test_who_drops_a_record_with_an_old_date_hides_nothing(world: World) -> None:
-    world.kim.claim("F001")
-    world.kim.at(30 * MINUTE).claim("F002")
-    world.jo.at(10 * MINUTE).commit("src/api/login.py")
-    spoiled(world, "", at=-9 * HOUR, drop=True)
-    assert rules(world.jo.at(HOUR).check()) == [THEN]
+    checked = world.jo.at(3 * MINUTE).check()
+    assert (rules(checked), len(checked.unread)) == ([NOW], 1)
 
 
 # --- who judges -----------------------------------------------------------------------------------
@@ -508,10 +496,10 @@ def test_a_pull_request_does_not_decide_how_it_is_judged(world: World, name: str
     clone = world.fresh(*words, "--branch=topic")
     clone.git("checkout", "-q", "--detach")
     checked = clone.check(environ=github(world, "pull_request", pull(head, base, commits=3)))
-    assert rules(checked) == [THEN, THEN]
+    assert rules(checked) == [NOW, NOW]
     check_words(checked.warnings)
     if name != "broken":
-        assert rules(jo.check()) == [THEN, THEN]
+        assert rules(jo.check()) == [NOW, NOW]
 
 
 def test_the_settings_that_were_there_before_judge(world: World) -> None:

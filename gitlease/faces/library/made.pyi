@@ -745,9 +745,9 @@ class LeaseVerbs(Protocol):
         *,
         cached: bool = False,
     ) -> CheckResult:
-        """Check commits for changes to what others held then or hold now: those of `range`, else
-        the pull request or push that CI runs for, else the commits of HEAD that the default
-        branch lacks. The settings are those of the commit before them.
+        """Check commits for changes to what others hold now: those of `range`, else the pull
+        request or push that CI runs for, else the commits of HEAD that the default branch
+        lacks. The settings are those of the commit before them.
 
         range: Like main..HEAD.
         cached: Answer from what this clone knows, without asking the remote.
@@ -1376,9 +1376,9 @@ class AwaitedLeaseVerbs(Protocol):
         *,
         cached: bool = False,
     ) -> CheckResult:
-        """Check commits for changes to what others held then or hold now: those of `range`, else
-        the pull request or push that CI runs for, else the commits of HEAD that the default
-        branch lacks. The settings are those of the commit before them.
+        """Check commits for changes to what others hold now: those of `range`, else the pull
+        request or push that CI runs for, else the commits of HEAD that the default branch
+        lacks. The settings are those of the commit before them.
 
         range: Like main..HEAD.
         cached: Answer from what this clone knows, without asking the remote.

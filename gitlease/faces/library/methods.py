@@ -591,7 +591,7 @@ warning.""",
         "check",
         "CheckResult",
         without=("stale", "fix"),
-        about="Check commits for changes to what others held then or hold now: those of `range`, "
+        about="Check commits for changes to what others hold now: those of `range`, "
         "else the pull request or push that CI runs for, else the commits of HEAD that the default "
         "branch lacks. The settings are those of the commit before them.",
     ),
