@@ -292,8 +292,12 @@ class Admission:
         if not another:
             self.check_beside(head)
 
-    def check_beside(self, head: Snapshot) -> None:
-        """Raise Invalid where there is no ledger, but one that others may use beside it."""
+    def check_beside(self, head: Snapshot, *, reads: bool = False) -> None:
+        """Raise Invalid where there is no ledger, but one that others may use beside it.
+
+        A read is refused only if the team's settings name the place, because a ledger in another
+        layer alone does not say that anything is held in this one.
+        """
         if head.ledger is not None:
             return
         known = [self._ledgers.load(layer) for layer in (head.layer, GLOBAL_LAYER)]
@@ -315,6 +319,8 @@ class Admission:
                     "or name the present place again on the default branch",
                 ),
             )
+        if reads:
+            return
         raise Invalid(
             f"{self._ledgers.place} has a ledger at {ref}, but none at the place that the settings "
             f"name for layer {head.layer}",

@@ -165,7 +165,7 @@ class RefLedgerStore:
             raise lost
         head = self._followed(layer, there)
         # Nothing is free because it is looked for at the wrong place.
-        self._admission.check_beside(head)
+        self._admission.check_beside(head, reads=True)
         return head
 
     def _followed(self, layer: str, there: str = "") -> Snapshot:

@@ -254,8 +254,8 @@ LEDGERS = {
         "    given = tree or main.found\n",
     ),
     "a place that main does not name followed": (
-        "            if values_of(main) != values:\n                raise Invalid(",
-        "            if main is None:\n                raise Invalid(",
+        "            if values_of(main) != values:\n                where =",
+        "            if main is None:\n                where =",
     ),
     "a recorded id that is unknown taken for none": (
         "    if id is None and unknown:\n",
@@ -266,8 +266,8 @@ LEDGERS = {
         "        return ABSENT if why else _unknown(path)\n",
     ),
     "a clone that lost its remote granted on a ledger of its own": (
-        "stores.RemoteFacts(recorded=recorded, lacking=True, undecided=undecided)",
-        "stores.RemoteFacts()",
+        "                recorded=recorded, lacking=True, left=self._left, undecided=undecided\n",
+        "                undecided=undecided\n",
     ),
     "trouble of a host taken for a refusal": (
         "        return Cause.TROUBLE if kind is Rejection.TROUBLE else Cause.REFUSED",
