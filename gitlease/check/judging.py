@@ -508,11 +508,26 @@ class Judgement:
         landing = self._landing()
         return landing is not None and landing.isdisjoint(paths)
 
+    def _leaves_no_trace(
+        self, commit: CommitFacts, keys: frozenset[str], paths: Sequence[str]
+    ) -> bool:
+        """Return whether other commits take back what this one changes in these paths.
+
+        A merge that drops work, or a commit that undoes the holder's own, changes nothing on the
+        base either; but it breaks the claim, so neither is left out.
+        """
+        if len(commit.parents) > 1:
+            return False
+        of_holder = (x for x in self._commits.values() if keys & self._people_of(x))
+        if any(change.path in paths for x in of_holder for change in x.touched):
+            return False
+        return self._lands_elsewhere(paths)
+
     def _judge(
         self, commit: CommitFacts, tenure: Tenure, keys: frozenset[str], paths: Sequence[str]
     ) -> CommitVerdict | None:
         """Judge a commit of others by what is held now: no date of it decides anything."""
-        if not self._blocks_now(tenure) or self._lands_elsewhere(paths):
+        if not self._blocks_now(tenure) or self._leaves_no_trace(commit, keys, paths):
             return None
         lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
         if commit.id in self._vouched_for(tenure, keys):

@@ -334,9 +334,9 @@ def test_a_remote_that_is_gone_renamed_or_added(
     assert [x.resource for x in door(clone).list()] == ["F001"]
     git(clone, "config", "--unset", "lease.remote")
     git(clone, "remote", "remove", "upstream")
-    with pytest.raises(Rollback):  # there is no remote: the local ledger is another one
+    with pytest.raises(Invalid):  # there is no remote, and the local ledger is another one
         door(clone).claim("F002")
-    with pytest.raises(Rollback):
+    with pytest.raises(Invalid):
         door(clone).list()
     git(clone, "remote", "add", "origin", path_remote.url)
     assert door(clone).renew("F001").renewals == 1
