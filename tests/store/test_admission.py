@@ -18,6 +18,7 @@ from support.snapshots import check_words, cleaned, raises
 from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
 from gitlease.faces.library import Leases
 from gitlease.git import discover, main_branch
+from gitlease.git.files import Unreadable
 from gitlease.settings import parse_settings, recorded_id
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
@@ -296,7 +297,8 @@ def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: 
     git(ada, "fetch", "-q", "--prune", "origin")
     git(ada, "remote", "set-head", "-d", "origin")
     git(ada, "checkout", "-q", "before")
-    assert recorded_id(discover(str(ada)), ["origin"]) is None
+    with pytest.raises(Unreadable):  # unknown, which is not the same as none
+        recorded_id(discover(str(ada)), ["origin"])
     assert main_branch(discover(str(ada)), ["origin"], now=1.0) == "refs/remotes/origin/trunk"
     assert recorded_id(discover(str(ada)), ["origin"]) == "abc-1"
 

@@ -112,11 +112,11 @@ def test_a_heartbeat_in_vain_is_tried_again_before_the_lease_ends(
     two: Two, agent: Agent, tmp_path: Path
 ) -> None:
     two.kim.ok("claim deploy --any --ttl 60s", env=agent.terminal)
-    url = git(two.kim.clone, "remote", "get-url", "origin")
-    git(two.kim.clone, "remote", "set-url", "origin", str(tmp_path / "gone.git"))
+    remote = Path(git(two.kim.clone, "remote", "get-url", "origin").removeprefix("file://"))
+    remote.rename(tmp_path / "away.git")
     two.clock.advance(25)
     agent.uses_a_tool()
-    git(two.kim.clone, "remote", "set-url", "origin", url)
+    (tmp_path / "away.git").rename(remote)
     two.clock.advance(5)
     check_words(agent.uses_a_tool())
     assert renewals(two) == {"deploy": 1}

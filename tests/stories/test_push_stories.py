@@ -409,12 +409,12 @@ def test_what_the_remote_has_elsewhere_lands_under_its_lease_too(stage: Stage) -
     Leases(workspace(stage.elsewhere, clock=stage.jo.clock)).release(API)
     stage.kim.leases.claim(API, any=True)
     before = stage.main
-    for refusal in (LeaseLost, LeaseHeld):
-        with pytest.raises(refusal):
+    for _ in range(3):  # to report the loss does not change the verdict
+        with pytest.raises(LeaseLost):
             stage.jo.push("origin", "topic:main")
         stage.jo.leases.list()
     stage.jo.git("update-ref", "refs/remotes/origin/main", "topic")
-    with pytest.raises(LeaseHeld):
+    with pytest.raises(LeaseLost):
         stage.jo.push("origin", "topic:main", choosing=("--force",))
     assert stage.main == before
 
