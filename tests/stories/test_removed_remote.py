@@ -13,7 +13,7 @@ pytestmark = pytest.mark.default
 
 FILE = ".gitlease.yaml"
 RECORD = "lease: {ledger: 0123456789abcdef0123}\n"
-LACKS = "has no remote: who holds what is unknown here"
+LACKS = "has no remote"
 
 
 @pytest.fixture
