@@ -91,7 +91,8 @@ def test_what_a_checkout_would_not_show_as_done_does_not_land(
     jo.git("commit", "-qam", "the edge")
     main, tip, text = landings.main, jo.git("rev-parse", "topic"), jo.file.read_text()
     filters(jo, **broken)
-    with pytest.raises(Invalid, match=r"tasks/F001\.md"):
+    # By the other filter git may call any task file changed that it has to compare again.
+    with pytest.raises(Invalid, match=r"tasks/F00\d\.md"):
         jo.land()
     assert (landings.main, jo.git("rev-parse", "topic")) == (main, tip)
     assert jo.states == {"F001": "active"}
