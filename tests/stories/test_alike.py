@@ -108,8 +108,12 @@ def test_a_brief_does_not_say_that_nothing_is_carried_by_whoever_carries(one: Pa
         assert "F001: held by your other session other" in page
 
 
-def test_of_a_process_that_is_left_it_is_not_said_that_a_run_goes_on(one: Path) -> None:
+def test_of_a_process_that_is_left_it_is_not_said_that_a_run_goes_on(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process that a record names may be the terminal's in which the run was started."""
+    terminal = os.getpid()  # a container does not see the terminal that it was started from
+    monkeypatch.setattr(os, "getsid", lambda pid: terminal)
     clock = ManualClock()
     service = LeaseService(open_workspace(str(one), session="run-1", clock=clock).ledger)
     service.claim([parse_resource("F001")])
@@ -118,7 +122,7 @@ def test_of_a_process_that_is_left_it_is_not_said_that_a_run_goes_on(one: Path) 
     reading = workspace.queue.brief()
     (carry,) = reading.carried
     assert carry.lease is not None
-    assert carry.lease.pid == os.getsid(0)
+    assert carry.lease.pid == terminal
     _, elsewhere = sentences.by_session(reading, [])
     (said,) = (sentences.held_elsewhere(x, carry.lease.expires_at) for x in elsewhere)
     assert "still runs" not in said

@@ -35,3 +35,4 @@ def test_what_a_killed_run_started_may_still_run(jo: Desk, tmp_path: Path) -> No
     refused = jo.ask("claim", "F001")
     assert (refused.returncode, "may still run" in refused.stderr) == (1, True), refused
     assert lives(child)
+    os.kill(child, signal.SIGKILL)  # which nothing else will end
