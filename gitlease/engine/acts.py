@@ -9,6 +9,7 @@ from gitlease.core.edge import Progress
 from gitlease.core.errors import (
     USE_ANY,
     AnotherLedger,
+    Denied,
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -16,6 +17,7 @@ from gitlease.core.errors import (
     NotFound,
     PolicyRefused,
     Rollback,
+    Unavailable,
     UsageError,
     hint,
 )
@@ -591,8 +593,7 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
     above those seen. ``another`` accepts a ledger in the place of the one that the repository's
     settings record. Raises Rollback and Invalid.
     """
-    known = session.store.known(session.layer)
-    _check_may_replace(session, known)
+    known = _check_may_replace(session)
     head = session.store.confirm(session.layer, rolled_back=rolled_back, another=another)
     if head.ledger is None and not another and (doubt := session.store.doubt(head)) is not None:
         raise doubt
@@ -607,7 +608,7 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
             _check_may_restore(session, head.ledger, "accept")
             above = seen
     # An empty step, even where the ledger is there: a remote may let read who may not write.
-    first = engine.first_step(session, known) if head.ledger is None else None
+    first = engine.first_step(session, head) if head.ledger is None else None
     change(session, "init", first or [Barrier(id=fresh_id(), actor=session.actor)])
     if above is not None:
         _restore(session, above=above)
@@ -676,29 +677,43 @@ def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo"
         )
 
 
-def _check_may_replace(session: LedgerSession, known: Snapshot | None) -> None:
+def _check_may_replace(session: LedgerSession) -> Snapshot | None:
     """Raise PolicyRefused where no admin would put a new ledger in the place of a deleted one.
 
-    Else whoever deletes it could shut its admins out. Asked before what is known is given up.
+    Else whoever deletes it could shut its admins out. Asked before what is known is given up, which
+    is returned.
     """
+    store, layer, holder = session.store, session.layer, session.actor.holder
+    known, missing = store.known(layer), None
     ledger = None if known is None else known.ledger
-    policy, holder = ledger.header.policy if ledger else None, session.actor.holder
-    if policy is None or not policy.admins or policy.is_admin(holder):
-        return
+    if ledger is not None and _may_replace(ledger, holder):
+        return known
     try:
-        session.store.fetch(session.layer)
-    except AnotherLedger as missing:
-        if missing.gone:
-            raise PolicyRefused(
-                "only the admins of the deleted ledger may make another one in its place, and "
-                f"{holder} is not one of them",
-                hints=(
-                    "they are " + ", ".join(policy.admins),
-                    hint("one of them can bring it back: {}", "init", restore=True),
-                ),
-            ) from None
+        store.fetch(layer)
+    except AnotherLedger as error:
+        missing = error if error.gone else None
+    except (Unavailable, Denied):
+        raise
     except GitleaseError:
         pass  # what is wrong otherwise is said next
+    # A ledger that was moved is known where it went on.
+    known = store.known(layer) or known
+    ledger = None if known is None else known.ledger
+    if missing is not None and ledger is not None and not _may_replace(ledger, holder):
+        raise PolicyRefused(
+            "only the admins of the deleted ledger may make another one in its place, and "
+            f"{holder} is not one of them",
+            hints=(
+                "they are " + ", ".join(ledger.header.policy.admins),
+                hint("one of them can bring it back: {}", "init", restore=True),
+            ),
+        ) from missing
+    return known
+
+
+def _may_replace(ledger: Ledger, holder: str) -> bool:
+    policy = ledger.header.policy
+    return not policy.admins or policy.is_admin(holder)
 
 
 def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:

@@ -83,9 +83,8 @@ class _Back(Exception):
     """The ledger is there again."""
 
 
-def first_step(session: LedgerSession, known: Snapshot | None) -> list[Operation]:
-    """The first step of a new ledger: one that waits where this clone has ``known`` another."""
-    if known is None or known.ledger is None:
+def first_step(session: LedgerSession, head: Snapshot) -> list[Operation]:
+    """The first step of a new ledger: one that waits if another may have been in its place."""
+    if not head.lost:
         return [Barrier(id=fresh_id(), actor=session.actor)]
-    above = known.ledger.header.token
-    return [Restore(id=fresh_id(), actor=session.actor, above=above, waits=True)]
+    return [Restore(id=fresh_id(), actor=session.actor, above=head.token_seen, waits=True)]

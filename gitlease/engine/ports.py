@@ -99,7 +99,8 @@ class Snapshot:
     ``warnings`` are meant for the user. ``along`` is None where processes share nothing but the
     ledger. ``token_seen`` is the highest fencing token of this ledger that was ever seen, at
     whatever place; 0 if nobody asked for it. ``former`` has what a restored ledger may lack of this
-    clone's.
+    clone's. ``lost``: there was a ledger in this place, or perhaps there was, whose newest leases
+    nobody here knows; ``token_seen`` is of that one then.
     """
 
     layer: str
@@ -111,6 +112,7 @@ class Snapshot:
     along: Asking | None = None
     token_seen: int = 0
     former: Former | None = None
+    lost: bool = False
 
     @property
     def policy(self) -> Policy:

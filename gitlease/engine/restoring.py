@@ -60,4 +60,7 @@ def waiting(head: Snapshot, now: Instant) -> tuple[str, ...]:
     if not until:
         return ()
     at = rfc3339(until, round_up=True)
-    return (f"the ledger was deleted and is there again: nothing new is granted until {at}",)
+    return (
+        f"nothing new is granted until {at}: this ledger follows one that was deleted, or may have "
+        "been",
+    )

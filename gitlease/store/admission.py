@@ -61,7 +61,8 @@ class RemoteFacts:
     they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
     ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
     record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
-    that may have a ledger, by name; none where a flag names the remote. ``lacking``: this clone has
+    that may have a ledger, by name; none where a flag names the remote, but in ``apart``.
+    ``lacking``: this clone has
     no remote, although its ledger may be at one, and ``left`` is the URL of a ledger that it has
     used at one. ``undecided`` is why nobody can tell where the
     ledger is, ``unreadable`` why even reads must not ask there, and ``beside`` finds the ref of
@@ -76,6 +77,7 @@ class RemoteFacts:
     fetched_at: str = ""
     recorded: Callable[[], str | None] = lambda: None
     others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
+    apart: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
     learn: Callable[[], object] = lambda: None
     lacking: bool = False
     left: str = ""
@@ -200,6 +202,22 @@ class Admission:
         if self._facts.lacking:
             self.check_recorded(head)
 
+    def may_be_lost(self, head: Snapshot) -> bool:
+        """Whether the recorded ledger may have been in this place, and deleted.
+
+        A fork looks alike, but where another remote shows that it is still there.
+        """
+        recorded = self.recorded()
+        if recorded is None or head.layer != GLOBAL_LAYER:
+            return False
+        for _, storage in self._facts.apart():
+            with contextlib.suppress(GitleaseError):
+                version = storage.fetch(head.layer, "")
+                there = storage.read(head.layer, version)[0] if version else None
+                if there and there.ledger_id == recorded and there.moved_to is None:
+                    return False
+        return True
+
     def _check_known(self, head: Snapshot) -> None:
         """Raise Invalid if a ledger would be made although another one may be recorded."""
         if head.ledger is not None:
@@ -219,11 +237,16 @@ class Admission:
             return None
         there = f"has ledger {shown}" if shown else "has none"
         prefix = hint("or name the refs where it lies: {}", "config", **_KEY, value="PREFIX")
+        back = hint(
+            "if it was deleted, an admin brings it back in a clone that has used it: {}",
+            "init",
+            restore=True,
+        )
         return Invalid(
             f".gitlease.yaml records the ledger {recorded}, but {self._ledgers.place} {there}",
             hints=(
                 NAME_REMOTE,
-                *([] if shown else [prefix]),
+                *([] if shown else [prefix, back]),
                 hint("a fork or a copy that wants a ledger of its own: `{}`", "init", **_OWN),
             ),
         )

@@ -275,13 +275,13 @@ class RefLedgerStore:
         return self.storage.watch(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:
-        elsewhere = [*self._elsewhere.known(layer)]
-        seen = [x for x in (self.load(layer), *(known for _, known in elsewhere)) if x is not None]
+        elsewhere, here = [*self._elsewhere.known(layer)], [self.load(layer)]
         try:
             head = self._followed(layer)
         except Rollback as error:
             if not (rolled_back or isinstance(error, AnotherLedger)):
                 raise
+            here.append(self.load(layer))  # at the place to which it moved, too
             self._check_recorded(self._there(layer), another=another)
             if rolled_back:
                 self._admission.accept_less(layer, elsewhere)
@@ -290,11 +290,13 @@ class RefLedgerStore:
             head = self._followed(layer)
         else:
             self._check_recorded(head, another=another)
+        known = [x for x in here if x is not None]
         if head.ledger is None:
-            return head
-        id = head.ledger.header.ledger_id
+            is_lost = bool(known) or (another and self._admission.may_be_lost(head))
+            return replace(head, token_seen=max((x.token for x in known), default=0), lost=is_lost)
+        id, known = head.ledger.header.ledger_id, [*known, *(x for _, x in elsewhere)]
         return replace(
-            head, token_seen=max((x.token for x in seen if x.ledger_id == id), default=0)
+            head, token_seen=max((x.token for x in known if x.ledger_id == id), default=0)
         )
 
     def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
@@ -482,8 +484,11 @@ class RefLedgerStore:
         fate = head.ledger.header.fate(pending.operations, pending.base_revision)
         if fate is not Fate.APPLIED and head.former is not None:
             # The ledger was restored without what this was decided on: it can never land there.
+            # A restoration is a new step, so the tip of before does not come back.
             decided = decision(self.storage, pending.expected)
-            if decided and first_after(self.storage, decided, head.version) is None:
+            if fate is Fate.UNDECIDED or (
+                decided and first_after(self.storage, decided, head.version) is None
+            ):
                 return Fate.LOST
         if fate is not Fate.UNKNOWN:
             return fate

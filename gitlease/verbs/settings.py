@@ -181,7 +181,8 @@ A ledger whose ref was deleted is brought back by --restore, by an admin if ther
 the clone that used it last: it puts back what that clone has seen. Leases that it had not seen may
 still be held, so nothing new is granted for a day and a little more. Meanwhile holders go on, and
 the next command in each clone puts its own leases back. --restore --now, once everybody has been
-asked, ends that wait. A new ledger in the place of a deleted one waits in the same way.""",
+asked, ends that wait. A new ledger in the place of a deleted one waits in the same way, and so does
+that of a fork, unless another remote of the clone shows the recorded ledger.""",
     examples=("gitlease init", "gitlease init --remote upstream"),
     exits=(2, 4, 7, 128),
     done="set up; with a warning if the remote is unreachable",

@@ -63,7 +63,7 @@ from gitlease.store.state import KNOWN_FILE, StateFolder
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
-
+_STORE = re.compile(r"store(?:-[a-z0-9-]+)?\.git")
 
 LEARN = 10.0  # seconds for what this clone lacks of the main branch
 HERE = Location(None, None, True)
@@ -166,9 +166,20 @@ class LedgerPlace:
 
     @property
     def objects(self) -> str:
-        """The repository with the objects of its ledgers, as far as they were fetched."""
-        name = "store.git" if self.key == USUAL_STATE else f"store-{self.key}.git"
-        return os.path.join(self.private, name)
+        """The repository with the objects of its ledgers, as far as they were fetched.
+
+        A ledger that was moved goes on in the one of its former place.
+        """
+        key = self.key
+        own = os.path.join(self.private, "store.git" if key == USUAL_STATE else f"store-{key}.git")
+        kept = os.path.join("refs", "known", key)
+        if os.path.isdir(os.path.join(own, kept)):
+            return own
+        names = list[str]()
+        with contextlib.suppress(OSError):
+            names = [x for x in sorted(os.listdir(self.private)) if _STORE.fullmatch(x)]
+        stores = (os.path.join(self.private, x) for x in names)
+        return next((x for x in stores if os.path.isdir(os.path.join(x, kept))), own)
 
     def layers_in_use(self) -> tuple[str, ...]:
         """The configured layer, ``global``, and all others with a ledger known here."""
@@ -530,11 +541,14 @@ class LedgerPlace:
                 recorded=recorded, lacking=True, left=self._left, undecided=undecided
             )
 
+        def apart() -> Sequence[tuple[str, stores.GitRefs]]:
+            here = (ways.reads, *ways.writes)
+            urls = {x: repository.ways_to(x) for x in repository.remote_names()}
+            named = {x: self.remote_at(y.fetch, x) for x, y in urls.items() if y.reads not in here}
+            return [(x, refs.at(remote)) for x, remote in named.items()]
+
         def others() -> Sequence[tuple[str, stores.GitRefs]]:
-            names, here = repository.remote_names(), (ways.reads, *ways.writes)
-            urls = {x: repository.ways_to(x) for x in (() if location.explicit else names)}
-            apart = {x: self.remote_at(y.fetch, x) for x, y in urls.items() if y.reads not in here}
-            return [(x, refs.at(remote)) for x, remote in apart.items()]
+            return () if location.explicit else apart()
 
         ends = without_secrets(ways.reads), without_secrets(ways.writes[0])
         problem, place = "", location.name or "the remote"
@@ -560,6 +574,7 @@ class LedgerPlace:
             recorded=self.recorded_id,
             learn=learn,
             others=others,
+            apart=apart,
             undecided=undecided,
             unreadable=unreadable,
             beside=lambda layer: self._ledger_beside(refs, layer),

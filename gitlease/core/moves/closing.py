@@ -29,8 +29,8 @@ def check_open(header: Header, moment: Moment, resource: str) -> None:
     if until is None:
         return
     raise PolicyRefused(
-        f"nothing new is granted until {rfc3339(until, round_up=True)}: the ledger was deleted, "
-        "and others may still have leases that it lacks now",
+        f"nothing new is granted until {rfc3339(until, round_up=True)}: a ledger was "
+        "deleted here, or may have been, and others may still have leases that this one lacks",
         resource=resource,
         hints=(
             "leases that are held go on: renew, extend, finish and release them as usual",
