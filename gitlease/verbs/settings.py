@@ -227,8 +227,8 @@ def init_verb(
         warnings = reading.warnings
     # A clone that is offline can be set up all the same.
     except Unavailable as error:
-        if move:
-            raise
+        if move or restore or any(given.values()):
+            raise  # no later claim does that
         later = "the first claim that reaches it will create the ledger"
         warnings = (f"{error.message}; {later}",)
 

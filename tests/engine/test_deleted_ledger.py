@@ -227,3 +227,20 @@ def test_a_gateway_puts_back_the_leases_of_all_that_it_brought() -> None:
     step = brought(KIM, renew(KIM, "F003"))
     assert step.applied.outcomes[0].status == "renewed"
     assert world.holders() == [f"F001 {LEE.holder}", f"F002 {LEE.holder}", f"F003 {KIM.holder}"]
+
+
+def test_whoever_comes_second_with_a_restoration_is_told_so(world: MemoryWorld) -> None:
+    """S6: also where the other put back as many steps as this clone had seen."""
+    session = world.of(KIM).session
+    store = session.store
+    swap, others = store.swap, [world.of(JO).session]
+
+    def late(*args: object) -> object:
+        if others:
+            restore(others.pop())
+        return swap(*args)  # type: ignore[arg-type]
+
+    store.swap = late  # type: ignore[method-assign,assignment]
+    told = restore(session).told
+    assert told == ("somebody else has restored the ledger meanwhile",)
+    assert world.of(KIM).renew([F002]).status == "renewed"
