@@ -408,6 +408,8 @@ class Hooks:
             return replace(decision, warnings=(*decision.warnings, f"{names}: not claimed"))
         try:
             service = self._open()
+            # A claim makes several contacts: one that hangs must not be waited for in each.
+            service.store.peek([service.layer])
             self._check_taken(started, service)
             # The person, without a session, is only warned about what a run of theirs holds.
             warned = {

@@ -136,7 +136,9 @@ class RefLedgerStore:
         """Sentences about this place: those that always hold, and what was found lately."""
         now = self.clock.now()
         lately = (x for x, at in [*self._told.items()] if at.elapsed_at_most(now) < NEWS)
-        return *self._standing, *lately
+        # Where the local ledger is not used, nothing that holds of it is told.
+        is_unused = self._admission.is_lacking and self._admission.lost() is not None
+        return *(() if is_unused else self._standing), *lately
 
     @property
     def moved(self) -> bool:

@@ -435,3 +435,16 @@ def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> 
     assert world.hooks(who=parent).pre_commit().blocked
     assert world.hooks(who=odd).pre_commit().blocked
     assert world.hooks(who=child).name_leases("MSG") == ("path:lib token=2", "src/auth token=1")
+
+
+@pytest.mark.default
+def test_remote_that_hangs_is_waited_for_once_by_a_commit_that_claims(world: World) -> None:
+    """A claim makes several contacts, and each would wait for ``guard.timeout``."""
+    world.stage(LOGIN)
+    world.hooks().pre_commit()  # what is known is fresh, so the guard itself asks nobody
+    world.remote.pushes += [Fault.UNREACHABLE] * 8
+    world.remote.fetches += [Fault.UNREACHABLE] * 8
+    world.stage(F001_FILE, started=[starting()])
+    decision = world.hooks().pre_commit()
+    assert [text for text in decision.warnings if text.startswith("not claimed: ")]
+    assert (len(world.remote.pushes), len(world.remote.fetches)) == (8, 7)

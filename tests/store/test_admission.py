@@ -15,7 +15,7 @@ from support.repos import commit_file, git, real_clone
 from support.running import Desk
 from support.snapshots import check_words, cleaned, raises
 
-from gitlease.core import AnotherLedger, Invalid, LeaseHeld, Unavailable
+from gitlease.core import AnotherLedger, Invalid, LeaseHeld, PolicyRefused, Unavailable
 from gitlease.faces.library import Leases
 from gitlease.git import discover, main_branch
 from gitlease.git.files import Unreadable
@@ -209,6 +209,10 @@ def test_fork_grants_nothing_until_it_has_its_own_ledger(
     git(bob, "reset", "-q", "--hard", "origin/main")
     own = door(bob).init(new_ledger=True).id
     assert own not in (None, recorded)
+    # It may as well have been deleted here.
+    with pytest.raises(PolicyRefused):
+        door(bob).claim("F001")
+    Desk(bob).document("init", "--restore", "--now")
     assert door(bob).claim("F001").mine, "before the file is committed, too"
     git(bob, "commit", "-qam", "own ledger")
     git(bob, "push", "-q", "origin", "HEAD:main")

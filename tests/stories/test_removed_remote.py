@@ -29,6 +29,21 @@ def refused(desk: Desk, *words: str) -> dict[str, object]:
     return error
 
 
+def test_refusal_does_not_speak_of_the_local_ledger(desk: Desk) -> None:
+    desk.document("claim", "deploy")
+    git(desk.clone, "remote", "remove", "origin")
+    for words in (
+        ("claim", "deploy"),
+        ("renew", "deploy"),
+        ("release", "--all"),
+        ("renew", "--all"),
+    ):
+        warnings = desk.document(*words, expect=7).get("warnings", [])
+        assert not any("local ledger" in text for text in warnings), words
+    warnings = desk.document("claim", "deploy", "--local")["warnings"]
+    assert any("local ledger" in text for text in warnings)
+
+
 def test_used_ledger_is_not_brought_back_without_its_remote(desk: Desk) -> None:
     desk.document("claim", "deploy")
     git(desk.clone, "remote", "remove", "origin")
