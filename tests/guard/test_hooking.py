@@ -440,8 +440,9 @@ def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> 
 @pytest.mark.default
 def test_remote_that_hangs_is_waited_for_once_by_a_commit_that_claims(world: World) -> None:
     """A claim makes several contacts, and each would wait for ``guard.timeout``."""
-    world.stage(LOGIN)
-    world.hooks().pre_commit()  # what is known is fresh, so the guard itself asks nobody
+    # What is known is fresh then, so the guard itself asks nobody, and a claim pushes at once.
+    world.stage(F001_FILE, started=[starting("F002")])
+    assert world.hooks().pre_commit().claimed
     world.remote.pushes += [Fault.UNREACHABLE] * 8
     world.remote.fetches += [Fault.UNREACHABLE] * 8
     world.stage(F001_FILE, started=[starting()])
