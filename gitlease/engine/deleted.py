@@ -31,7 +31,10 @@ def restore(session: LedgerSession, *, at_once: bool = False) -> Reading:
         head = store.fetch(layer)
     except AnotherLedger as missing:
         known = store.known(layer)
-        if not missing.gone or known is None or known.ledger is None:
+        if not missing.gone:
+            more = "how to bring the former ledger back in its place: gitlease help trouble"
+            raise missing.with_(hints=(*missing.hints, more)) from None
+        if known is None or known.ledger is None:
             raise
         back = Restore(id=fresh_id(), actor=session.actor, above=0, waits=True)
         mine = _recreate(session, known, [back, end] if at_once else [back])
