@@ -233,7 +233,31 @@ class WorkGuard:
                     except Invalid as error:
                         raise _unjudged(error.message) from None
                     self._take([change for changes in merged.values() for change in changes])
+        if not self._blocking and not self._merger:
+            self._check_tokens(new)
         return list((self._warned | self._blocking).values())
+
+    def _check_tokens(self, new: Sequence[str]) -> None:
+        """Raise Illegal if one of these commits names the token of a live lease of another's.
+
+        Once it is accepted it passes for work of that lease, which may cover more paths by then.
+        """
+        try:
+            commits = [x for x in self._reader().people(new) if x.named]
+        except Invalid as error:
+            raise _unjudged(error.message) from None
+        if not commits:
+            return
+        leases = [(layer, x) for layer, _ in self._ledgers for x in self.others(layer)]
+        for commit in commits:
+            for layer, lease in leases:
+                if names_grant(commit.named, commit.recorded, lease, layer):
+                    raise Illegal(
+                        "token",
+                        f"{commit.id[:10]} names token {lease.token} of {lease.resource}, which"
+                        f" {lease.holder} holds: only they push new commits under it",
+                        hints=("take that line out of its message: git commit --amend",),
+                    )
 
     def _brought(self, moves: Sequence[RefMove]) -> list[history.RangeCommit]:
         if self._commits_new is None:
