@@ -114,7 +114,7 @@ class GatewayDoor(Door):
 
         ``begun``: the session is one of this request, which the caller does not know yet.
         """
-        self._begun = begun
+        self.begun = begun
         self.gateway, self._key, self.alone = gateway, key or "", session is not None
         self._check, self._follower = check, follower
         self._ledger = gateway.session(caller.email, session, key=key, check=check)
@@ -131,7 +131,7 @@ class GatewayDoor(Door):
         return [self.resource(word) for word in words]
 
     def granted(self, answer: Answer) -> Sequence[str]:
-        if not self._begun or not answer.leases:
+        if not self.begun or not answer.leases:
             return ()
         return (f"name the session {self.ledger.actor.session} to renew, extend or release this",)
 

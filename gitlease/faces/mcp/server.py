@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import anyio
@@ -55,6 +56,9 @@ class ToolCaller(Door, Protocol):
 
     alone: bool
     """Nobody else may call as the same person and session."""
+
+    begun: bool
+    """The session is one of this call, and its client has to name it in later ones."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once it has begun, and then at every change of leases.
@@ -105,15 +109,16 @@ def call_of(tool: str, **arguments: Any) -> str:
     return f"{tool} {json.dumps(given, ensure_ascii=False)}"
 
 
-def call_in(hint: Hint) -> str | None:
-    """The call of a tool that a hint stands for; None where no tool does it."""
-    given = {x: y for x, y in hint.arguments.items() if x not in ("layer", "session")}
+def call_in(hint: Hint, place: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """The call of a tool that a hint stands for, in this ``place``; None where no tool does it."""
+    given = {**{x: y for x, y in hint.arguments.items() if x not in PLACE}, **place}
     if hint.verb == "done":
         return call_of("release", resources=[given.pop("resource")], **given, done=True)
     if hint.verb == "renew" and given.pop("all", False):
-        return call_of("renew")
+        return call_of("renew", **place)
     if hint.verb in ("show", "queue"):
-        return call_of("status", resources=[given["resource"]] if "resource" in given else None)
+        names = [given["resource"]] if "resource" in given else None
+        return call_of("status", resources=names, **place)
     return call_of(hint.verb, **given) if hint.verb in TOOLS else None
 
 
@@ -323,11 +328,13 @@ TOOLS: Mapping[str, LeaseTool] = {
 }
 
 
-def answered(tool: str, result: Result, now: datetime) -> types.CallToolResult:
+def answered(
+    tool: str, result: Result, now: datetime, place: Mapping[str, str] = MappingProxyType({})
+) -> types.CallToolResult:
     """The result of a tool; if part of it was refused, it is an error."""
     if result.refused:
-        return refused(tool, result.refused[0], now, result=result)
-    steps = [step for hint in result.then if (step := call_in(hint)) is not None]
+        return refused(tool, result.refused[0], now, result=result, place=place)
+    steps = [step for hint in result.then if (step := call_in(hint, place)) is not None]
     document = wire.success(tool, body=result.body, warnings=result.warnings, next_steps=steps)
     return _result([*_lines_of(result), *_warnings(result.warnings)], steps, document)
 
@@ -355,17 +362,19 @@ def refused(
     caller: ToolCaller | None = None,
     arguments: Mapping[str, Any] | None = None,
     result: Result | None = None,
+    place: Mapping[str, str] = MappingProxyType({}),
 ) -> types.CallToolResult:
     """The result of a refusal: who has the lease, until when, and what to do.
 
-    ``result`` is that of a call which was refused in part.
+    ``result`` is that of a call which was refused in part; ``place`` what calls after it name.
     """
     all_refused = result.refused if result else ()
     body = dict(result.body) if result else {}
     if all_refused:
         body["refused"] = [wire.refusal(x, now=now) for x in all_refused]
     called = Called(verb=tool, values=arguments or {}, door=TOOL)
-    steps = [*filter(None, map(call_in, steps_after(caller, error, called)))]
+    hints = steps_after(caller, error, called)
+    steps = [step for hint in hints if (step := call_in(hint, place)) is not None]
     document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
     lines = [
         *(_lines_of(result) if result else ()),
@@ -448,6 +457,12 @@ class AskedPlace:
     own: bool = False
     layer: str | None = None
     session: str | None = None
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The arguments that say where a call acts."""
+        given = {"layer": self.layer, "session": self.session}
+        return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def of(cls, tool: LeaseTool, arguments: Mapping[str, Any]) -> AskedPlace:
@@ -714,22 +729,26 @@ class LeaseServer:
     ) -> types.CallToolResult | None:
         """The result of a call; None for a bug in gitlease."""
         meta, caller = dict[str, Any](asked.meta or {}), None
+        named: Mapping[str, str] = {}
         try:
             check_encodes(arguments, "the arguments have")
             # The SDK ignores unknown arguments: a mistyped option would claim on other terms.
             check_names(tool.takes, arguments, what=tool.name)
             place = AskedPlace.of(tool, arguments)
+            named = place.named
             with self._backend.caller(meta, asked.request, woken, place) as caller:
                 values = read_values(tool.takes, caller, arguments, what=tool.name)
                 done = tool.act(caller, **{x: y for x, y in values.items() if x not in PLACE})
                 words = self._backend.words
                 refusals = [put_in_words(error, words) for error in done.refused]
                 done = replace(done, refused=refusals, warnings=[*map(words, done.warnings)])
-                return answered(tool.name, done, datetime.now(UTC))
+                if caller.begun and done.leases and (begun := caller.ledger.actor.session):
+                    named = {**named, "session": begun}
+                return answered(tool.name, done, datetime.now(UTC), named)
         except GitleaseError as error:
             shown = put_in_words(error, self._backend.words, tool.takes)
             now = datetime.now(UTC)
-            return refused(tool.name, shown, now, caller=caller, arguments=arguments)
+            return refused(tool.name, shown, now, caller=caller, arguments=arguments, place=named)
         except InterruptedError:
             ended = Unavailable("the wait was cancelled, or this server is being stopped")
             return refused(tool.name, ended, datetime.now(UTC))

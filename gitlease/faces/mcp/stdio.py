@@ -90,6 +90,7 @@ class CloneCaller(ToolCaller, WorkTreeDoor):
     """
 
     alone = True
+    begun = False
 
     def __init__(
         self, workspace: Workspace, grants: dict[str, LeaseView], renewed: set[str]
