@@ -225,7 +225,7 @@ class Edges:
                             hints=(REOPEN,),
                         )
             if task is not None:
-                self._check_open(task, options.reopen)
+                self._check_open(task, options.reopen, known)
                 plan = self.claim_of(
                     task, takeover=options.takeover, status=status(task), again=again
                 )
@@ -465,7 +465,7 @@ class Edges:
         lacks = away[0][1] if planned.task is None else None
         return replace(planned, others=others, away=lacks, named=named)
 
-    def _check_open(self, task: Task, reopen: bool) -> None:
+    def _check_open(self, task: Task, reopen: bool, known: _Known) -> None:
         if task.progress is Progress.OTHER:
             raise PolicyRefused(
                 f"{task.resource} cannot be claimed: no setting says what its status "
@@ -484,10 +484,17 @@ class Edges:
                 hints=("to take it up again, move the file back first",),
             )
         if task.is_done and not reopen:
+            # As an interrupted landing leaves it, which whoever holds the task goes on with.
+            places = filter(_is_branch, known.places)
+            opens = (x for x in places if (t := known.task_at(x, task.resource)) and not t.is_done)
+            place = next(opens, None)
+            but = f", but not in {place_of(place)}" if place else ""
+            again = hint("if its landing was interrupted: {}", "land", resource=task.resource.text)
+            is_own = place and self.own_records(task.resource)
             raise PolicyRefused(
-                f"{task.resource} is done, says {task.file}",
+                f"{task.resource} is done, says {task.file}{but}",
                 resource=task.resource.text,
-                hints=(REOPEN,),
+                hints=(again, REOPEN) if is_own else (REOPEN,),
             )
 
     def _ended(
