@@ -47,7 +47,7 @@ from gitlease.guard.rules import Severity
 from gitlease.server.deleted import has_restoration, past_of, restored_base
 from gitlease.server.places import LAYER, has_ledger, moved_settings
 from gitlease.settings.schema import FILE as SETTINGS_FILE
-from gitlease.settings.schema import Settings
+from gitlease.settings.schema import LEDGER, Settings
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.store import tree
 from gitlease.store.private_store import NewObjects
@@ -349,6 +349,23 @@ def judge_ledger(
         raise Illegal("damaged", damage.message, hints=damage.hints) from None
 
 
+def check_waits(objects: GitObjects, new: str) -> None:
+    """Raise Illegal for a new ledger that grants at once, where the settings record one.
+
+    That one was deleted, or never seen here: who pushes cannot know what it has granted.
+    """
+    if restored_base(objects, new):
+        return
+    first = _steps(objects, "", new)[0]
+    if not has_restoration(step_record(commit_at(objects, first).message)):
+        raise Illegal(
+            "recorded",
+            f"{SETTINGS_FILE} on the default branch records a ledger, and there is none here: "
+            "a new one in its place has to wait",
+            hints=("an admin brings the former one back: gitlease init --restore",),
+        )
+
+
 def check_not_reopened(objects: GitObjects, move: RefMove) -> None:
     """Raise Illegal if a ledger that was moved away would go on at its former place."""
     if move.old and move.new and read_ledger(objects, move.old).header.moved_to is not None:
@@ -557,6 +574,9 @@ class _Push:
                     check_not_reopened(self._objects, move)
                 old = move.old if former is None else former
                 judge_ledger(self._objects, old, move.new, self._pusher(), self._now, self._replay)
+                recorded = self._project.found[LEDGER].value
+                if not old and recorded and move.ref.rpartition("/")[2] == GLOBAL_LAYER:
+                    check_waits(self._objects, move.new)
                 return ()
 
             yield from self._refusals(judged, move.ref)
