@@ -59,7 +59,14 @@ from gitlease.git.repository import (
     fit_name,
     reason_of,
 )
-from gitlease.git.run import local_variables_cleared, on_parent_death, started_at, still_runs
+from gitlease.git.run import (
+    group_is_left,
+    local_variables_cleared,
+    on_parent_death,
+    signal_group,
+    started_at,
+    still_runs,
+)
 from gitlease.push.fenced_push import FencedPush, PushRefused
 from gitlease.push.plan import NotAtomic, PushRequest
 from gitlease.push.replay import CommitData, MergeConflict, Replay, listed
@@ -737,6 +744,7 @@ class Lander:
                 stdin=subprocess.DEVNULL,
                 # Standard output is for the answer, perhaps as JSON.
                 stdout=sys.stderr,
+                process_group=0,  # by which all that it starts can be ended
                 preexec_fn=on_parent_death(signal.SIGKILL),
             )
         except OSError as error:
@@ -747,9 +755,7 @@ class Lander:
                     if self._line.ticket:
                         self._line.take(TICKET)
             except BaseException:
-                process.terminate()
-                if _ended(process, UNENDING) is None:
-                    process.kill()
+                _end(process)
                 raise
         # A check that commits would land what it has not judged.
         if status or self._git.tip() != (self._branch, self._at):
@@ -849,6 +855,17 @@ def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     with suppress(subprocess.TimeoutExpired):
         return process.wait(timeout=seconds)
     return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a check and what it started: left alone, it would go on with what was put back."""
+    until = time.monotonic() + UNENDING
+    signal_group(process.pid, signal.SIGTERM)
+    while process.poll() is None or group_is_left(process.pid):
+        if time.monotonic() >= until:
+            signal_group(process.pid, signal.SIGKILL)
+            return
+        time.sleep(0.01)
 
 
 LANDING = (
