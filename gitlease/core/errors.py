@@ -145,11 +145,14 @@ class GitleaseError(Exception):
 class LeaseHeld(GitleaseError):
     """Another holder, or another session, has the resource: see ``lease`` and ``free_at``.
 
-    ``waiting`` are the tickets of those for whom what is free is left.
+    ``waiting`` are the tickets of those for whom what is free is left. ``each``: of several
+    resources any would have done, and these are the refusals of all; the error itself is about the
+    one that becomes free first.
     """
 
     code = "held"
     waiting: tuple[str, ...] = ()
+    each: tuple[GitleaseError, ...] = ()
 
 
 ConflictError = LeaseHeld  # the name that users of the library know it by, too

@@ -22,14 +22,16 @@ MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 class ClaimOptions:
     """How a claim is to be made, for all verbs that claim.
 
-    ``ttl`` in seconds. ``new`` refuses to renew what is one's own already, and ``bind`` has the
-    session bind what its person holds without one. ``any_name`` lets names pass that are no tasks.
-    ``commit`` records the edges as a commit of their own; None: as the settings say. ``picked``:
-    a pool or a run takes the tasks from the queue by itself, so they go back to it at their lapse.
-    ``default_fits``: no limit of the ledger refuses a TTL that was set, as nothing is claimed.
-    ``before_sending`` is called with the claims of each try before that is sent.
+    ``one``: it takes the first of the resources that is free. ``ttl`` in seconds. ``new`` refuses
+    to renew what is one's own already, and ``bind`` has the session bind what its person holds
+    without one. ``any_name`` lets names pass that are no tasks. ``commit`` records the edges as a
+    commit of their own; None: as the settings say. ``picked``: a pool or a run takes the tasks from
+    the queue by itself, so they go back to it at their lapse. ``default_fits``: no limit of the
+    ledger refuses a TTL that was set, as nothing is claimed. ``before_sending`` is called with the
+    claims of each try before that is sent.
     """
 
+    one: bool = False
     scope: str = WHOLE
     ttl: int | None = None
     paths: tuple[str, ...] = ()
@@ -48,10 +50,14 @@ class ClaimOptions:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a claim stands in line: its ticket, and how many who wait longer it may pass over."""
+    """How a claim stands in line: its ticket, and how many who wait longer it may pass over.
+
+    ``lines`` are the resources that the ticket is for.
+    """
 
     ticket: str | None = None
     passing: int | None = None
+    lines: tuple[Resource, ...] = ()
 
 
 NO_TURN = Turn()

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from gitlease import engine
 from gitlease.core.edge import Assignee, Progress, Task
-from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, MS, humanize_duration
 from gitlease.core.lease import LeaseKey, Relation, State, place, relation
 from gitlease.core.ledger import Ticket
 from gitlease.core.moves.claiming import rivals_of
-from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
+from gitlease.core.moves.operations import Bind, Claim, LeaveTicket, Operation, Pick
 from gitlease.core.moves.tickets import WINDOW, NotYourTurn, before, may_pass
 from gitlease.core.resources import WHOLE, Resource, parse_resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
@@ -39,13 +39,29 @@ def claim(
 ) -> Answer:
     """Claim all of these resources or none, and write the edge of each that is a task.
 
+    With ``one`` among the options, claim the first of them that is free, or that becomes free.
     ``wait`` blocks for at most that many seconds. Raises LeaseHeld, WaitTimeout, PolicyRefused,
     NotFound, Invalid, and what the remote gives.
     """
-    wanted = several(resources, besides=options.bind)
-    return _claim_when_free(
-        session, lambda: session.edges.plan_claim(wanted, options), wanted, options, wait, on_wait
-    )
+    wanted, edges, passed = several(resources, besides=options.bind), session.edges, list[str]()
+
+    def plan() -> Sequence[Planned]:
+        if not options.one:
+            return edges.plan_claim(wanted, options)
+        # A task that is done, or whose file cannot be edited, is none of those that are free.
+        planned, against = edges.writable(
+            wanted, lambda some: edges.plan_claim(some, options), commit=options.commit
+        )
+        if not planned:
+            raise against[0][1]
+        passed[:] = (f"passed over: {error.message}" for _, error in against)
+        return planned
+
+    try:
+        answer = _claim_when_free(session, plan, wanted, options, wait, on_wait)
+    except GitleaseError as refusal:
+        raise refusal.with_(warnings=(*refusal.warnings, *passed)) from None
+    return replace(answer, warnings=(*answer.warnings, *passed))
 
 
 def start(
@@ -147,7 +163,14 @@ def _claim_when_free(
         def step(turn: Turn) -> Answer:
             try:
                 plan = partial(asked.operations, turn)
-                return change_with_edges(session, "claim", plan, goal=HELD, commit=options.commit)
+                return change_with_edges(
+                    session,
+                    "claim",
+                    plan,
+                    goal=HELD,
+                    commit=options.commit,
+                    checked=options.one,
+                )
             except LeaseHeld as held:
                 # Messages are given once: those of a refused attempt would be lost with it.
                 warnings.extend(held.warnings)
@@ -216,6 +239,7 @@ class ClaimPlan:
         self._session, self._plan, self._options = session, plan, options
         self._abandoned: set[Resource] = set()
         self._under: dict[Resource, str] = {}  # what the caller has under another address
+        self.is_one = options.one
         self.paths: dict[Resource, tuple[str, ...]] = {}
         """Those of each resource, as they were planned last."""
 
@@ -236,11 +260,24 @@ class ClaimPlan:
         self.paths = {x.resource: x.paths for x in claims}
         if options.before_sending is not None and not self._session.is_dry:
             options.before_sending(claims)
+        if options.one:
+            return self._pick_of(claims, turn), planned
         if not options.bind or options.new:  # which refuses what would be bound
             return claims, planned
         resources, actor = tuple(p.resource for p in planned), self._session.actor
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
         return [bind, *claims], planned
+
+    def _pick_of(self, claims: Sequence[Claim], turn: Turn) -> Sequence[Operation]:
+        actor = self._session.actor
+        # Each line has its own age: what was left to others long enough in one, is not in another.
+        named = tuple(replace(x, passing=left_to(self._session, x)[1] or None) for x in claims)
+        pick = Pick(id=fresh_id(), actor=actor, claims=named, named=True)
+        if turn.ticket is None:
+            return [pick]
+        # The grant gives up the place in its own line alone.
+        leave = LeaveTicket(id=fresh_id(), actor=actor, resources=turn.lines, ticket=turn.ticket)
+        return [pick, leave]
 
     def _options_for(self, resource: Resource) -> ClaimOptions:
         former = self._under.get(resource)
@@ -267,7 +304,9 @@ class ClaimPlan:
             except LeaseHeld as held:
                 if (further := self._turn_after(held, turn)) is not None:
                     turn = further
-                elif not self._again(held) and not self._under_another_address(held):
+                    continue
+                refusals = held.each or (held,)
+                if not any(self._again(x) or self._under_another_address(x) for x in refusals):
                     raise
 
     def _turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
@@ -278,7 +317,7 @@ class ClaimPlan:
         enough = passing >= len(held.waiting) and passing > (turn.passing or 0)
         return replace(turn, passing=passing) if enough else None
 
-    def _again(self, held: LeaseHeld) -> bool:
+    def _again(self, held: GitleaseError) -> bool:
         """True if to claim once more, now that by its records a task turned out to be abandoned."""
         session = self._session
         head = session.store.known(session.layer) if held.by_edge else None
@@ -295,7 +334,7 @@ class ClaimPlan:
         self._abandoned.add(resource)
         return True
 
-    def _under_another_address(self, held: LeaseHeld) -> bool:
+    def _under_another_address(self, held: GitleaseError) -> bool:
         """True if to claim once more what turned out to be the caller's, by another address."""
         session = self._session
         head = session.store.known(session.layer) if held.by_edge else None

@@ -14,7 +14,15 @@ from functools import cached_property
 from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task, same_name
-from gitlease.core.errors import CLAIM_ANY, Invalid, NotFound, PolicyRefused, hint, shown
+from gitlease.core.errors import (
+    CLAIM_ANY,
+    GitleaseError,
+    Invalid,
+    NotFound,
+    PolicyRefused,
+    hint,
+    shown,
+)
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import Lease
 from gitlease.core.resources import Resource, fold, reads_as_issue
@@ -399,8 +407,11 @@ class Edges:
         plan: Callable[[Sequence[T]], Sequence[Planned]],
         *,
         commit: bool | None,
-    ) -> tuple[list[Planned], list[tuple[T, Invalid]]]:
-        """Plans for the writable items; the others, each with its error."""
+    ) -> tuple[list[Planned], list[tuple[T, GitleaseError]]]:
+        """Plans for the writable items; the others, each with its error.
+
+        An item is not writable either if the plan refuses a task that is done.
+        """
 
         def checked(some: Sequence[T]) -> Sequence[Planned]:
             planned = plan(some)
@@ -409,15 +420,15 @@ class Edges:
 
         each = list(dict.fromkeys(wanted))
         planned: list[Planned] = []
-        against: list[tuple[T, Invalid]] = []
+        against: list[tuple[T, GitleaseError]] = []
         try:
             return list(checked(each)), against
-        except Invalid:
+        except (Invalid, PolicyRefused):
             pass  # which of them it is about is found out one by one
         for one in each:
             try:
                 planned += checked([one])
-            except Invalid as error:
+            except (Invalid, PolicyRefused) as error:
                 against.append((one, error))
         return planned, against
 

@@ -24,6 +24,7 @@ from gitlease.core.moves.operations import (
     Complete,
     EndSession,
     Event,
+    LeaveTicket,
     Operation,
     Outcome,
     Pick,
@@ -135,15 +136,16 @@ def change_with_edges(
             # What may still land, a later command finds in the ledger or not.
             pending = {op for x in session.store.pending(session.layer) for op in x.operations}
             (edges.files.settled if pending.isdisjoint(ids) else edges.files.leave)(intent)
-        if isinstance(refusal, LeaseHeld) and refusal.whose and not refusal.conflicts:
+        if isinstance(refusal, LeaseHeld) and any(map(_is_by_file, refusal.each or (refusal,))):
             # The plan may be older than what the ledger decided about an assignee since.
             session.decisions.deepen()
             if not again and [p.others for p in plan()[1]] != [p.others for p in planned]:
                 return change_with_edges(
                     session, what, plan, goal=goal, commit=commit, checked=checked, again=True
                 )
-            hints = (*refusal.hints, *says_so(planned, refusal.resource))
-            raise refusal.with_(hints=hints) from None
+            if _is_by_file(refusal):
+                hints = (*refusal.hints, *says_so(planned, refusal.resource))
+                raise refusal.with_(hints=hints) from None
         raise
     outcomes = {o.operation: o for o in step.applied.outcomes}
     final = [
@@ -169,6 +171,11 @@ def change_with_edges(
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
     )
     return _with_landed(session, answer)
+
+
+def _is_by_file(refusal: GitleaseError) -> bool:
+    """Return whether only the file of a task names somebody else."""
+    return bool(refusal.whose) and not refusal.conflicts
 
 
 def _with_landed(session: LedgerSession, answer: Answer) -> Answer:
@@ -226,7 +233,8 @@ def _answer(
     ids = {op.id for op in operations}
     binds = {op.id for op in operations if isinstance(op, Bind)}
     bound = [x for o in step.applied.outcomes if o.operation in binds for x in o.leases]
-    outcomes = [o for o in step.applied.outcomes if o.operation in ids - binds]
+    aside = binds | {op.id for op in operations if isinstance(op, LeaveTicket)}
+    outcomes = [o for o in step.applied.outcomes if o.operation in ids - aside]
     refused = [r for r in step.applied.results if isinstance(r, GitleaseError)]
     refused += [r for o in outcomes for r in o.refused]
     ledger = step.applied.ledger

@@ -126,11 +126,17 @@ class WaitQueue:
         resources: Sequence[Resource],
         scope: str,
         paths: Callable[[Resource], tuple[str, ...]] = lambda _resource: (),
+        *,
+        is_one: bool = False,
     ) -> None:
-        """``paths`` gives those that the claim of a resource covers: it waits for them too."""
+        """``paths`` gives those that the claim of a resource covers: it waits for them too.
+
+        ``is_one``: any one of the resources will do.
+        """
         self._session, self._resources, self._scope = session, tuple(resources), scope
-        self._paths = paths
-        self._lines = self._resources
+        self._paths, self._is_one = paths, is_one
+        self.lines = self._resources
+        """What the ticket is for."""
         self._transaction = Transaction(
             session.store,
             clock=session.clock,
@@ -156,7 +162,8 @@ class WaitQueue:
         actor = self._session.actor
         try:
             wanted = {resource: self._paths(resource) for resource in self._resources}
-            return place(head.ledger, wanted, self._scope, actor, self.ticket, now)
+            one = self._is_one
+            return place(head.ledger, wanted, self._scope, actor, self.ticket, now, is_one=one)
         except HeadGone:  # to be read anew with the next look
             return Place(ahead=0, behind=0, kept=self.ticket is not None)
 
@@ -179,11 +186,11 @@ class WaitQueue:
             for resource in self._resources
             for path in self._paths(resource)
         )
-        self._lines = tuple(dict.fromkeys((*self._resources, *paths)))[:MAX_STEP]
+        self.lines = tuple(dict.fromkeys((*self._resources, *paths)))[:MAX_STEP]
         op = TakeTicket(
             id=fresh_id(),
             actor=self._session.actor,
-            resources=self._lines,
+            resources=self.lines,
             scope=self._scope,
             ticket=self.ticket or fresh_id(),
             since=self._since,
@@ -217,7 +224,7 @@ class WaitQueue:
         return LeaveTicket(
             id=fresh_id(),
             actor=self._session.actor,
-            resources=self._lines,
+            resources=self.lines,
             ticket=self.ticket or "",
         )
 
@@ -259,7 +266,9 @@ class Waiter:
         self._store, self._layer = session.store, session.layer
         self._clock, self._dice = session.clock, session.dice
         self._watcher = HeadWatcher(session)
-        self._queue = WaitQueue(session, resources, scope, lambda x: plan.paths.get(x, ()))
+        self._queue = WaitQueue(
+            session, resources, scope, lambda x: plan.paths.get(x, ()), is_one=plan.is_one
+        )
         self._seconds, self._on_wait = seconds, on_wait
         self._began = self._looked = session.clock.now()
         self._held: LeaseHeld | None = None
@@ -415,13 +424,15 @@ class Waiter:
         self._held = refusal
         self._said = tuple(dict.fromkeys((*self._said, *refusal.warnings)))
         before, self._ahead = self._ahead, self._queue.place(self._watcher.head).ahead
+        if refusal.each:  # of the resource that is free
+            self._ahead = len(refusal.waiting)
         if not isinstance(refusal, NotYourTurn):
             self._free_since = None
         elif self._free_since is None or self._ahead != before:
             self._free_since = self._clock.now()
 
     def _turn(self) -> Turn:
-        return Turn(self._queue.ticket, may_pass(self._free_for()))
+        return Turn(self._queue.ticket, may_pass(self._free_for()), self._queue.lines)
 
     # --- waiting --------------------------------------------------------------------------------
 
@@ -473,10 +484,16 @@ class Waiter:
         return wait + self._dice.uniform(0.05, 0.3)
 
     def _free_in(self) -> float:
-        held, head = self._held, self._watcher.head
-        if held is None:
+        if self._held is None:
             return NOTHING
-        ends = held.free_at_ms
+        refusals = self._held.each or (self._held,)
+        waits = [self._time_of(x) for x in refusals if isinstance(x, LeaseHeld)]
+        # Of several, those that should be free by now must not hide the next one.
+        return min((x for x in waits if x > 0), default=min(waits))
+
+    def _time_of(self, held: LeaseHeld) -> float:
+        """Seconds until the leases in the way have lapsed."""
+        ends, head = held.free_at_ms, self._watcher.head
         if ends is None and head is not None and held.conflicts:
             # What an edge keeps is not free then, but the wait is over, and says so.
             moment = self._session.moment(head)

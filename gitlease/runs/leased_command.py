@@ -113,8 +113,13 @@ def claim_to_run(
             claiming(place, replace(request.options, picked=True)) as (run, options),
         ):
             return replace(place.queue.claim_next(options)[0], run=run)
+    # Of several resources, the person's own leases are in the way, and none is bound.
+    one = request.options.one
     try:
-        with ends_orderly(), claiming(place, replace(request.options, bind=True)) as (run, bound):
+        with (
+            ends_orderly(),
+            claiming(place, replace(request.options, bind=not one)) as (run, bound),
+        ):
             answer = engine.claim.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
@@ -122,7 +127,7 @@ def claim_to_run(
     # The claim may have arrived, whenever the signal came.
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
-            _take_back(place, resources)
+            _take_back(place, resources, one=one)
         raise
 
 
@@ -417,8 +422,11 @@ def _about(ledger: LedgerSession, warnings: Sequence[str]) -> list[str]:
     return [text for text in warnings if text not in ledger.store.warnings]
 
 
-def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
-    """Release what an interrupted claim was granted, or may have been."""
+def _take_back(place: RunPlace, resources: Sequence[Resource], *, one: bool) -> None:
+    """Release what an interrupted claim was granted, or may have been.
+
+    ``one``: it asked for any one of these.
+    """
     ledger, actor = at_the_end(place, ()), place.actor
     pending = list(ledger.store.pending(ledger.layer))
     # A claim whose outcome is unknown may have arrived: only the remote tells.
@@ -426,6 +434,13 @@ def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
     every = () if look is None else look.leases
     leases = [x for x in every if x.resource in resources and same_person(x.holder, actor.holder)]
     leases = [x for x in leases if x.session is not None and x.session == actor.session]
+    if one:
+        # A session that was given may have had others before: there the next command of the clone
+        # ends what was granted, by the record of the run.
+        granted = [grant_of(x) for x in leases if not actor.session_explicit]
+        if granted:
+            give_back(ledger, granted, note=None, commit=None)
+        return
     joined = {x.resource for x in leases if x.renewals}
     fresh = [x for x in resources if x not in joined]
     if fresh and (pending or any(not x.renewals for x in leases)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
@@ -29,6 +29,9 @@ MANY = 5  # names: more are no help in a hint
     "claim",
     """Take a lease on each RESOURCE: on all of them, or on none.
 
+With --one it takes a single lease, on the first RESOURCE that is free; with --wait as well, on the
+first that becomes free. Your own live leases count as taken, so two terminals get two ports.
+
 A resource is a name (a task id such as F001, deploy-prod, port-8080) or a path (src/auth/,
 'src/**/*.py', path:Makefile). Anyone else who claims it, or a path that could match the same file,
 is refused and sees who holds it and until when. If you already hold it, your lease is renewed; you
@@ -52,14 +55,16 @@ their assignment, but never a live lease.""",
         "gitlease claim F001 --scope parser    # others may claim its other scopes",
         "gitlease claim F001 --wait 15m        # block until it is free",
         "gitlease claim deploy-prod --any      # a name that is not a task",
+        "gitlease claim port-8080 port-8081 --any --one",
     ),
     exits=LEASE_EXITS,
-    done="you hold all of them",
+    done="you hold all of them; with --one: the one that it names",
 )
 def claim_verb(
     door: Door,
     resources: takes.Wanted,
     *,
+    one: takes.One = False,
     paths: takes.Paths = (),
     scope: takes.ClaimScope = None,
     ttl: takes.Ttl = None,
@@ -79,6 +84,7 @@ def claim_verb(
         other = door.option("wait") if wait is not None else "-v"
         raise UsageError(f"{other} and {door.option('dry_run')} exclude each other")
     options = claim_options(
+        one=one,
         scope=scope,
         ttl=ttl,
         paths=paths,
@@ -90,6 +96,7 @@ def claim_verb(
         any=any,
         commit=commit,
     )
+    check_one(options, door.option)
     warnings = door.check_claim(resources, paths, any_name=any)
     answer = door.act(
         "claim",
@@ -103,6 +110,7 @@ def claim_verb(
         ),
         scope=options.scope,
         dry_run=dry_run,
+        one=one,
     )
     if dry_run:
         commits = door.ledger.edges.recorded(commit)
@@ -140,6 +148,21 @@ def claim_options(
     return ClaimOptions(
         scope=WHOLE if scope is None else scope, paths=patterns_of(paths), any_name=any, **given
     )
+
+
+def check_one(options: ClaimOptions, option: Callable[[str], str]) -> None:
+    """Raise UsageError for options that are about one resource in particular, if any will do.
+
+    ``option`` gives a parameter's name as the caller knows it.
+    """
+    if not options.one:
+        return
+    one = option("one")
+    if options.new:
+        raise UsageError(f"{one} never renews a lease that you hold: leave out {option('new')}")
+    if options.takeover or options.expect_holder is not None:
+        name = option("takeover" if options.takeover else "expect_holder")
+        raise UsageError(f"{name} cannot be combined with {one}: name the task to take over")
 
 
 def patterns_of(paths: Sequence[Resource]) -> tuple[str, ...]:

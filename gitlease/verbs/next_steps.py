@@ -57,8 +57,9 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
     limit = next((name for name, one in known.items() if one.waits), "")
     if isinstance(error, LeaseHeld) and error.waiting:
         return _waiting(called, limit, WAITS[-1] * 60)  # in line, behind those who wait
-    # No wait ends an assignment, nor one's own lease.
-    if not error.views or error.by_edge or error.views[0].mine or (known and not limit):
+    # No wait ends an assignment, nor one's own lease, unless another will do.
+    own, one = bool(error.views) and error.views[0].mine, bool(called.values.get("one"))
+    if not error.views or error.by_edge or (own and not one) or (known and not limit):
         return []
     if door and _way_back(door, error):
         return []
@@ -73,7 +74,7 @@ def _waits(door: Door | None, error: GitleaseError, called: Called) -> list[Hint
     seconds = min(seconds, LONGEST_WAIT if called.door == TOOL else longest)
     again = _waiting(called, limit, seconds)
     beyond = error.resource is None or called.values.get("paths")
-    if called.verb == "wait" or (again and beyond):
+    if called.verb == "wait" or (again and (beyond or one)) or own:
         return again
     # A wait takes no paths besides those of a task: else it is for what is in the way.
     held = dict.fromkeys(word_anywhere(x.resource) for x in error.views)

@@ -154,6 +154,13 @@ ExpectedHolder = Annotated[str | None, Parameter(kind=HOLDER, about="Only if H h
 Reopen = Annotated[
     bool, _SWITCH.but("Claim completed work again.", tool="Claim completed work.", again=False)
 ]
+One = Annotated[
+    bool,
+    _SWITCH.but(
+        "Take the first RESOURCE that is free instead of all of them.",
+        tool="Take the first that is free, not all.",
+    ),
+]
 New = Annotated[
     bool,
     _SWITCH.but(

@@ -27,7 +27,7 @@ from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITI
 from gitlease.runs.supervisor import SHARE, grace_ms
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.claiming import claim_options, claimed_lines
+from gitlease.verbs.claiming import check_one, claim_options, claimed_lines
 from gitlease.verbs.table import (
     AT_A_CLONE,
     COMMAND,
@@ -292,10 +292,12 @@ def _to_run(
     """
     option, known = door.option, {*find_verb("next").parameters}
     wait, parked, any_name = terms.pop("wait", None), set[str](), terms.get("any", False)
+    options = claim_options(**terms)
+    check_one(options, option)
     request = RunRequest(
         words=tuple(command),
         directory=os.path.abspath(cwd or door.directory or "."),
-        options=claim_options(**terms),
+        options=options,
         grace=grace,
         note=note,
         layer=door.layer,

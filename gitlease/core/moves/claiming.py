@@ -24,6 +24,7 @@ from gitlease.core.lease import (
     Moment,
     Policy,
     Relation,
+    Standing,
     State,
     Verdict,
     abandoned_at,
@@ -31,6 +32,7 @@ from gitlease.core.lease import (
     holder_has,
     relation,
     same_person,
+    standing,
 )
 from gitlease.core.ledger import PICKED_FORMAT, Ledger, Notice, count_token
 from gitlease.core.moves import operations as ops
@@ -676,7 +678,8 @@ class ParkedMeanwhile(GitleaseError):
 
 
 def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]:
-    """Make the first claim that can be made. NothingLeft when there is none.
+    """Make the first claim that can be made. NothingLeft when there is none, or for resources that
+    were ``named`` the refusal of the one that becomes free first.
 
     A loser of the swap decides again, on the winner's ledger, and comes to the next one: so each of
     many workers gets work of its own (S1). ParkedMeanwhile when a parked lease was not known of.
@@ -688,19 +691,74 @@ def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]
         is_new = x.parked and x.resource.key in op.tasks and x.key not in op.parked
         if is_new and relation(x, op.actor, policy, moment) is Relation.PARKED:
             raise ParkedMeanwhile(f"{x.resource} is parked", resource=x.resource.text)
+    refusals = list[GitleaseError]()
     for wanted in op.claims:
         granted_ttl(wanted, policy, None)  # or else each of them would be passed over
-        if _is_at_it(ledger, wanted, moment):
-            continue
-        # Decided in this step, since another pool may have failed at it a moment ago (S1).
-        setback = ledger.setback(wanted.resource)
-        if setback is not None and setback.is_left_alone(moment.now.wall_ms):
+        if not op.named and _is_passed_over(ledger, wanted, moment):
             continue
         try:
+            if op.named:
+                _refuse_own(ledger, wanted, moment)
             return claim(ledger, replace(wanted, id=op.id), moment)
-        except (LeaseHeld, PolicyRefused, UsageError, Invalid):
-            continue  # held, completed, or a record or paths that no claim can be made with
+        # Held, completed, or a record or paths that no claim can be made with.
+        except (LeaseHeld, PolicyRefused, UsageError, Invalid) as refusal:
+            refusals.append(refusal)
+    if op.named:
+        raise _none_free([x.resource.text for x in op.claims], refusals)
     raise NothingLeft("nothing is left to claim")
+
+
+def _refuse_own(ledger: Ledger, op: Claim, moment: Moment) -> None:
+    """Raise LeaseHeld if a live lease of the caller's own shares work with a claim.
+
+    It is live as long as it would be for anybody else: another terminal of the same person may rely
+    on it, and its clock may be behind.
+    """
+    policy = ledger.header.policy
+    own = [
+        (x, relation(x, op.actor, policy, moment))
+        for x in rivals_of(ledger, op.resource, op.scope, op.paths)
+        if x.state is State.ACTIVE and x.same_holder(op.actor) and not x.left_behind
+    ]
+    own = [(x, how) for x, how in own if standing(x, policy, moment) is not Standing.LAPSED]
+    if own:
+        what = _through_paths(op, own[0][0])
+        raise held_error(op.resource, op.scope, own, policy, moment, what=what)
+
+
+_NAMED = 5  # resources of which none is free that a refusal names
+
+
+def _none_free(names: Sequence[str], refusals: Sequence[GitleaseError]) -> GitleaseError:
+    """The refusal of several resources of which any would have done."""
+    first = min(refusals, key=_how_soon)
+    if len(refusals) == 1:
+        return first
+    more = len(names) - _NAMED
+    listed = ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first.with_(message=f"none of {listed} is free: {first.message}", each=tuple(refusals))
+
+
+def _how_soon(refusal: GitleaseError) -> tuple[int, float]:
+    # What is left to others for a moment comes first, then leases by their end, then what no wait
+    # frees.
+    if not isinstance(refusal, LeaseHeld):
+        return 4, 0
+    if refusal.by_edge:
+        return 3, 0
+    if refusal.waiting:
+        return 0, 0
+    at = refusal.free_at_ms
+    return (2, 0) if at is None else (1, at)
+
+
+def _is_passed_over(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
+    """Return whether the queue does not hand out a task: the caller is at it, or it failed."""
+    if _is_at_it(ledger, wanted, moment):
+        return True
+    # Decided in this step, since another pool may have failed at it a moment ago (S1).
+    setback = ledger.setback(wanted.resource)
+    return setback is not None and setback.is_left_alone(moment.now.wall_ms)
 
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:

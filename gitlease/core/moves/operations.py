@@ -84,9 +84,13 @@ class Pick(Operation):
     what it parked is nobody's run, and resumed. ``tasks`` are the folded names of what is handed
     out at all, and ``parked`` the keys of the parked leases among them that were known of: of one
     that was not, the claims are made again.
+
+    ``named``: the caller named the resources, and takes whichever is free. Then every live lease of
+    the caller's own is in the way as another's is, and the refusal says why none could be had.
     """
 
     claims: tuple[Claim, ...]
+    named: bool = False
     tasks: frozenset[str] = frozenset()
     parked: frozenset[LeaseKey] = frozenset()
 

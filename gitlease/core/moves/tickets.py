@@ -86,9 +86,14 @@ def place(
     actor: Actor,
     ticket: str | None,
     now_ms: int,
+    *,
+    is_one: bool = False,
 ) -> Place:
-    """The place of a ticket in line; of several resources, each with its paths, the worst."""
-    ahead, behind, kept = 0, 0, True
+    """The place of a ticket in line; of several resources, each with its paths, the worst.
+
+    ``is_one``: any one of them will do, so the best.
+    """
+    ahead, behind, kept = list[int](), 0, True
     for resource, paths in wanted.items():
         waiting = line_for(ledger, resource, paths, now_ms)
         mine = next((t for t in waiting if t.id == ticket), None)
@@ -96,10 +101,11 @@ def place(
         rivals = {
             t.id for t in waiting if t.id != ticket and _wants_the_same(t, resource, scope, actor)
         }
-        ahead = max(ahead, len(first))
+        ahead.append(len(first))
         behind = max(behind, len(rivals) - len(first))
         kept = kept and mine is not None
-    return Place(ahead=ahead, behind=behind, kept=kept)
+    most = (min if is_one else max)(ahead, default=0)
+    return Place(ahead=most, behind=behind, kept=kept)
 
 
 def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcome]:

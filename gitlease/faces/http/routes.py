@@ -173,7 +173,8 @@ class GatewayDoor(Door):
                     return self.gateway.renew(self.ledger, resources, **terms)
                 answer = act(self.ledger, resources)
         except AppliedBefore as applied:
-            return self._repeated(verb, resources, act, applied.outcome, terms.get("scope"))
+            scope, one = terms.get("scope"), bool(terms.get("one"))
+            return self._repeated(verb, resources, act, applied.outcome, scope, one=one)
         return self._with_edge(answer, resources, before) if verb in ENDING else answer
 
     def _places(self, resources: Sequence[Resource], earlier: RecordsOf | None = None) -> Places:
@@ -190,17 +191,31 @@ class GatewayDoor(Door):
         return replace(answer, edge=foremost(words), edge_in=places)
 
     def _repeated(
-        self, verb: str, resources: Sequence[Resource], act: Act, outcome: str, scope: str | None
+        self,
+        verb: str,
+        resources: Sequence[Resource],
+        act: Act,
+        outcome: str,
+        scope: str | None,
+        *,
+        one: bool = False,
     ) -> Answer:
         """Return the answer of a change that the ledger has already.
 
-        Raises LeaseLost if its lease has ended since, and UsageError for another request's key.
+        ``one``: it was asked for any of the resources. Raises LeaseLost if its lease has ended
+        since, and UsageError for another request's key.
         """
         ledger = self.ledger
         head = ledger.store.fetch(ledger.layer)
         events = events_under(self._key, ledger.actor.holder, ledger.store, ledger.layer)
         names = [x.resource for x in events if x.resource is not None]
         wanted = [head.ledger.spelt(x) if head.ledger else x for x in resources]
+        if one:
+            taken = {fold(x.resource or "") for x in events if x.kind in CLAIMED}
+            wanted = [x for x in wanted if fold(x.text) in taken]
+            names = [x.text for x in wanted]
+            if len(names) != 1:
+                raise other_request()
         # A verb without resources chose its own.
         wanted = wanted or [parse_resource(x) for x in dict.fromkeys(names)]
         asked, did = {fold(x.text) for x in wanted}, {fold(x) for x in names}

@@ -39,7 +39,7 @@ from gitlease.faces.library.methods import (
 )
 from gitlease.runs.heartbeat import at_the_end, heartbeat_of, in_a_run
 from gitlease.runs.records import RunRecord, record_of, remember, runs_of
-from gitlease.verbs.claiming import claim_options, patterns_of
+from gitlease.verbs.claiming import check_one, claim_options, patterns_of
 from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.table import refuse_durations
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -61,7 +61,8 @@ def hold(
 ) -> Holding:
     """Hold leases while a ``with`` block runs, renewed in the background; ``async with`` too.
 
-    All of ``resources`` or none. ``wait`` blocks for at most that long while another has one.
+    All of ``resources`` or none; with ``one`` the first that is free, which ``leases`` names.
+    ``wait`` blocks for at most that long while another has one.
     ``note`` is left for the next holder. Without a ``session`` (here, or in ``GITLEASE_SESSION``)
     each hold has a session of its own, so that two threads, or two jobs of one person, exclude each
     other; leases that the person holds without a session are bound to it for the block. Within one
@@ -81,6 +82,8 @@ def hold(
     paths = to_list(given.pop("paths", ()), "paths")
     terms = TERMS.values(None, given)
     wait = terms.pop("wait", None)
+    claimed = claim_options(**terms)
+    check_one(claimed, lambda name: name)
 
     def opener() -> Workspace:
         return in_a_run(open_workspace(to_folder(directory), session=session, **place), "hold")
@@ -88,7 +91,7 @@ def hold(
     return Holding(
         opener,
         resources,
-        claim_options(**terms),
+        claimed,
         paths=paths,
         wait=wait,
         note=to_note(note),
@@ -255,7 +258,7 @@ class Holding:
         waited = workspace.again(clock=workspace.waking_clock(self._cancelled))
         door = CloneDoor(workspace)
         wanted, covered = to_resources(door, self._words), door.paths(self._paths)
-        terms = replace(self._terms, paths=patterns_of(covered), bind=True)
+        terms = replace(self._terms, paths=patterns_of(covered), bind=not self._terms.one)
         refuse_durations(door, () if terms.any_name else wanted, TERMS.parameters)
         warnings = door.check_claim(wanted, covered, any_name=terms.any_name)
         answer = claim.claim(
@@ -308,8 +311,11 @@ class Holding:
 
 
 def _refuse_deadlock(held: LeaseHeld, own_ids: frozenset[str]) -> None:
-    blocking = next((x for x in held.conflicts if x.lease_id in own_ids), None)
-    if blocking is not None:
+    refusals = held.each or (held,)
+    own = [next((x for x in y.conflicts if x.lease_id in own_ids), None) for y in refusals]
+    blocking = own[0]
+    # Of several that any would do, another one ends the wait.
+    if blocking is not None and None not in own:
         raise UsageError(
             f"{blocking.resource} is already held by this code: waiting for it would never end",
             hints=("use that lease, or give both holds the same session",),

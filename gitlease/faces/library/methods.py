@@ -479,8 +479,18 @@ class AwaitedVerb(Generic[P, T]):
 # How to claim, for what runs under it.
 TERMS = Method("claim", "claim", without=("resources", "dry_run"))
 OF_A_CLONE: tuple[Method, ...] = (
-    Method("claim", "claim", LEASE, one=True, grants=True),
-    Method("claim_all", "claim", grants=True),
+    Method("claim", "claim", LEASE, one=True, grants=True, without=("one",)),
+    Method("claim_all", "claim", grants=True, without=("one",)),
+    Method(
+        "claim_one",
+        "claim",
+        LEASE,
+        grants=True,
+        given={"one": True},
+        without=("new", "takeover", "expect_holder"),
+        about="Take a lease on the first of these that is free, or with `wait` on the first that "
+        "becomes free. Your own live leases count as taken.",
+    ),
     Method("renew", "renew", LEASE, one=True),
     Method(
         "renew_all",

@@ -249,11 +249,11 @@ TOOLS: Mapping[str, LeaseTool] = {
             takes=_takes("claim"),
             act=lambda caller, new=False, **values: _of_verb(
                 # Whoever shares its session with others must not be told that it holds what they
-                # claimed.
+                # claimed; of several, one's own leases are in the way in any case.
                 "claim",
                 caller,
                 **values,
-                new=new or not caller.alone,
+                new=new or not (caller.alone or values.get("one")),
             ),
             destroys=True,
             again=True,
