@@ -168,8 +168,8 @@ LENGTHS = (
 
 @verb(
     "run",
-    """Run COMMAND while you hold each RESOURCE. Claims all of them or none, renews them in the
-background, and releases them when the command ends. Exits with the command's own status, or with
+    """Run COMMAND while you hold each RESOURCE. Claims all of them or none (with --one: the first
+that is free), renews them in the background, and releases them when the command ends. Exits with the command's own status, or with
 128 + n if signal n ended it.
 
 Each run has its own session unless you name one, so two runs of one person exclude each other,
@@ -209,6 +209,7 @@ line.""",
     examples=(
         "gitlease run F001 -- make test",
         "gitlease run deploy-prod --any --wait 15m -- ./deploy.sh",
+        "gitlease run port-1 port-2 --any --one -- sh -c './serve $GITLEASE_RESOURCE'",
         "gitlease run src/auth/ --ttl 2m -- sh -c 'sed -i s/a/b/ src/auth/* && make'",
         "gitlease run F001 --grace 30s --ttl 5m --note 'see the log' -- ./migrate",
         "gitlease run --next --done -- sh -c 'make check-$GITLEASE_RESOURCE'",

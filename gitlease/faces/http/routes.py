@@ -560,6 +560,8 @@ def _parameters(verb: str, path: str) -> dict[str, Parameter]:
         field = fields.pop(name)
         if "{key}" not in path:
             fields = {name: replace(field, required=field.required or not declared.reads)} | fields
+        else:
+            fields.pop("one", None)  # of the one in the path there is no choice
     return fields
 
 

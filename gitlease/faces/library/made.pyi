@@ -27,6 +27,7 @@ from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 
 class ClaimTerms(TypedDict, total=False):
+    one: bool
     paths: Iterable[StrPath]
     scope: str | None
     ttl: Duration | None
@@ -47,6 +48,7 @@ class RunOptions(OpenOptions, total=False):
     note: str | None
     grace: Duration | None
     cwd: StrPath | None
+    one: bool
     paths: Iterable[StrPath]
     scope: str | None
     ttl: Duration | None
@@ -126,6 +128,38 @@ class LeaseVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    def claim_one(
+        self,
+        resources: Iterable[ResourceLike],
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        commit: bool | None = None,
+        dry_run: bool = False,
+    ) -> Lease:
+        """Take a lease on the first of these that is free, or with `wait` on the first that
+        becomes free. Your own live leases count as taken.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         dry_run: Say what the claim would do, and write nothing.
@@ -401,6 +435,7 @@ class LeaseVerbs(Protocol):
         note: str | None = None,
         grace: Duration | None = None,
         cwd: StrPath | None = None,
+        one: bool = False,
         paths: Iterable[StrPath] = (),
         scope: str | None = None,
         ttl: Duration | None = None,
@@ -430,6 +465,7 @@ class LeaseVerbs(Protocol):
         note: Leave a note for the next holder at the end.
         grace: Time from TERM to KILL (default: 10s; at most a sixth of the TTL).
         cwd: Its folder (default: the current one).
+        one: Take the first RESOURCE that is free instead of all of them.
         paths: Cover this path, too.
         scope: Claim only this part of the work (default: all of it).
         ttl: How long the lease lasts unless renewed (15m, 1h).
@@ -889,6 +925,38 @@ class AwaitedLeaseVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        commit: Commit the edit of the task file by itself, or leave it in the work tree
+          (default: edges.commit).
+        dry_run: Say what the claim would do, and write nothing.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def claim_one(
+        self,
+        resources: Iterable[ResourceLike],
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        commit: bool | None = None,
+        dry_run: bool = False,
+    ) -> Lease:
+        """Take a lease on the first of these that is free, or with `wait` on the first that
+        becomes free. Your own live leases count as taken.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         dry_run: Say what the claim would do, and write nothing.
@@ -1522,6 +1590,35 @@ class GatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
+    def claim_one(
+        self,
+        resources: Iterable[ResourceLike],
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        dry_run: bool = False,
+    ) -> Lease:
+        """Take a lease on the first of these that is free, or with `wait` on the first that
+        becomes free. Your own live leases count as taken.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
+        dry_run: Say what the claim would do, and write nothing.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
     def renew(
         self,
         resource: ResourceLike,
@@ -1806,6 +1903,35 @@ class AwaitedGatewayVerbs(Protocol):
         reopen: Claim completed work again.
         any: Accept names that are not tasks.
         new: Refuse a lease you already hold instead of renewing it.
+        dry_run: Say what the claim would do, and write nothing.
+
+        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
+        PolicyRefused, Invalid, NotFound, Rollback.
+        """
+
+    async def claim_one(
+        self,
+        resources: Iterable[ResourceLike],
+        *,
+        paths: Iterable[StrPath] = (),
+        scope: str | None = None,
+        ttl: Duration | None = None,
+        wait: Duration | None = None,
+        reason: str | None = None,
+        reopen: bool = False,
+        any: bool = False,
+        dry_run: bool = False,
+    ) -> Lease:
+        """Take a lease on the first of these that is free, or with `wait` on the first that
+        becomes free. Your own live leases count as taken.
+
+        paths: Cover this path, too.
+        scope: Claim only this part of the work (default: all of it).
+        ttl: How long the lease lasts unless renewed (15m, 1h).
+        wait: Wait at most this long until it is free.
+        reason: Why; shown to anyone who is refused.
+        reopen: Claim completed work again.
+        any: Accept names that are not tasks.
         dry_run: Say what the claim would do, and write nothing.
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
