@@ -169,8 +169,8 @@ LENGTHS = (
 @verb(
     "run",
     """Run COMMAND while you hold each RESOURCE. Claims all of them or none (with --one: the first
-that is free), renews them in the background, and releases them when the command ends. Exits with the command's own status, or with
-128 + n if signal n ended it.
+that is free), renews them in the background, and releases them when the command ends. Exits with
+the command's own status, or with 128 + n if signal n ended it.
 
 Each run has its own session unless you name one, so two runs of one person exclude each other,
 wherever they start. A lease that you hold without a session belongs to the run for its duration,
