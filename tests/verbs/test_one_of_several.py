@@ -264,5 +264,7 @@ def test_the_tool_takes_one(path_remote: Remote, clones: Callable[..., list[Path
         found = [one.document("claim", resources=[*PORTS], one=True) for _ in range(3)]
         assert [x["lease"]["resource"] for x in found] == [*PORTS]
         text = one.text("claim", resources=[*PORTS], one=True)
-        assert text.startswith("none of port-1, port-2, port-3 is free: port-1 is held by w1@")
+        assert text.startswith(
+            "held: none of port-1, port-2, port-3 is free: port-1 is held by w1@"
+        )
         assert one.document("claim", resources="port-1")["status"] == "renewed"
