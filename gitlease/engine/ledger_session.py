@@ -535,9 +535,7 @@ class LedgerSession:
     def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
         head, said = self._head(cached=cached)
         found, doubt = ask(head), self.store.doubt(head)
-        # It costs a contact, and a doubt says already that nothing here is to be relied on.
-        elsewhere = "" if cached or doubt is not None else self.store.read_elsewhere(head)
-        said = (*((doubt.message,) if doubt else ()), *((elsewhere,) if elsewhere else ()), *said)
+        said = (*((doubt.message,) if doubt else ()), *said)
         return found, self.warnings_of(head, cached=cached) + said + self.news(head)
 
     def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:

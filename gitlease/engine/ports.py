@@ -291,15 +291,8 @@ class LedgerStore(Protocol):
     def doubt(self, head: Snapshot) -> Invalid | None:
         """Why this may not be the ledger that everybody reads, as known without a connection."""
 
-    def read_elsewhere(self, head: Snapshot) -> str:
-        """The version that others read in place of a head just fetched; ``""``: the same."""
-
-    def admit(self, head: Snapshot, *, grants: bool) -> bool:
-        """True if a step may be written on a head: one that ``grants`` a lease, or makes a ledger.
-
-        No connection where that is proven. False if a change without any lease has to be written
-        first. Raises the reason to refuse it.
-        """
+    def admit(self, head: Snapshot, *, grants: bool) -> None:
+        """Raise why no step may be written on a head that ``grants`` a lease, or makes a ledger."""
 
     def pending(self, layer: str) -> Iterable[Pending]:
         """Operations whose commands ended without knowing their outcome."""
@@ -331,10 +324,6 @@ class LedgerStore(Protocol):
     @property
     def place(self) -> str:
         """The location for messages, without secrets."""
-
-    @property
-    def moved(self) -> bool:
-        """True if it is read and written where others fetch, as git pushes to where it is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,9 +343,9 @@ class Transaction:
                 swapped = None
                 if changed and not stale:
                     stale = unread  # where it is not admitted, it is by what is there now
-                    stale = self._not_admitted(heads, changed, began)
-                    if not stale:
-                        swapped = self._swap(self._changes(heads, changed, what), began, what, send)
+                    self._admit(heads, changed)
+                    stale = []
+                    swapped = self._swap(self._changes(heads, changed, what), began, what, send)
             # What is wrong with the words of a call, no newer state mends.
             except UsageError:
                 raise
@@ -374,25 +374,11 @@ class Transaction:
                     continue
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
 
-    def _not_admitted(
-        self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], began: Instant
-    ) -> list[str]:
-        """The layers to be read anew, since a change without any lease was written there first."""
-        # Others must see that one before a lease is granted.
-        layers = [
-            layer
-            for layer, step in steps.items()
-            if not all(isinstance(x, Barrier | Restore) for x in step.record.operations)
-            and not self._store.admit(heads[layer], grants=grants(step.applied))
-        ]
-        proofs = {
-            layer: self.decided(heads[layer], [Barrier(id=fresh_id(), actor=self.actor)])
-            for layer in layers
-        }
-        if proofs:
-            what = "the proof that others see this ledger"
-            self._swap(self._changes(heads, proofs, what), began, what, None)
-        return layers
+    def _admit(self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided]) -> None:
+        """Raise why one of these steps may not be written on its head."""
+        for layer, step in steps.items():
+            if not all(isinstance(x, Barrier | Restore) for x in step.record.operations):
+                self._store.admit(heads[layer], grants=grants(step.applied))
 
     def _put_back(
         self, heads: Mapping[str, Snapshot], began: Instant, what: str

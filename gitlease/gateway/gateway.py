@@ -79,7 +79,6 @@ class SharedStore:
         self.forget_pending, self.history = store.forget_pending, store.history
         self.steps, self.shown = store.steps, store.shown
         self.accept, self.doubt, self.admit = store.accept, store.doubt, store.admit
-        self.read_elsewhere = store.read_elsewhere
 
     def since_now(self) -> SharedStore:
         """The same store for one request, whose reads within a second share one look."""
@@ -106,10 +105,6 @@ class SharedStore:
     @property
     def place(self) -> str:
         return self.inner.place
-
-    @property
-    def moved(self) -> bool:
-        return self.inner.moved
 
     @property
     def warnings(self) -> tuple[str, ...]:

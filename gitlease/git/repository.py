@@ -99,21 +99,27 @@ def _canonical(key: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
     """How git reaches a remote: ``word`` is a URL that leads fetches and pushes alike to where git
-    pushes, if ``stable``; ``fetch`` is the URL that others read, as configured.
+    pushes; ``fetch`` is the URL that others read, as configured.
 
-    ``reads`` and ``writes`` are the effective URLs of both, rewritten by git's settings.
+    ``reads`` and ``writes`` are the effective URLs of both, rewritten by git's settings. ``apart``
+    is the URL of another repository to which git would push, if there is one.
     """
 
     word: str
     fetch: str
     reads: str
     writes: tuple[str, ...]
-    stable: bool
+    apart: str
+
+    @property
+    def is_one(self) -> bool:
+        """Return whether what git pushes there is what others fetch."""
+        return len(self.writes) == 1 and not self.apart
 
     @property
     def ledger(self) -> str:
-        """The URL of the ledger: where git pushes; with several such, where others fetch."""
-        return self.word if len(self.writes) == 1 else self.fetch
+        """The URL of the ledger: where git pushes, if that is where others fetch."""
+        return self.word if self.is_one else self.fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +203,23 @@ class Repository:
         for_pushes = for_pushes or [self._rewritten(url, "insteadof") for url in urls]
         writes = tuple(dict.fromkeys(for_pushes))
         word = (push_urls or urls)[0]
-        if not (stable := self._leads_to(word) == {writes[0]}):
+        if self._leads_to(word) != {writes[0]}:
             word = writes[0]
-            stable = self._leads_to(word) == {word}
         reads = self._rewritten(urls[0], "insteadof")
-        return Ways(word=word, fetch=urls[0], reads=reads, writes=writes, stable=stable)
+        # git's settings may rewrite the word once more, or only for fetches.
+        ends = (*writes, *sorted(self._leads_to(word)))
+        apart = next((x for x in ends if not self.lead_to_one(reads, x)), "")
+        return Ways(word=word, fetch=urls[0], reads=reads, writes=writes, apart=apart)
+
+    def lead_to_one(self, one: str, other: str) -> bool:
+        """Return whether two effective URLs lead to the same repository."""
+        if one == other:
+            return True
+        from gitlease.git import addresses  # few clones have two URLs
+
+        folder = self.toplevel or self.git_dir
+        ssh = self.config.get("core.sshcommand")
+        return addresses.lead_to_one(one, other, folder=folder, ssh_command=ssh)
 
     def _leads_to(self, url: str) -> set[str]:
         """The URLs at which git fetches and pushes for a URL."""

@@ -297,7 +297,6 @@ def unknown(detail: str) -> UnknownOutcome:
 # --- the plan ---------------------------------------------------------------------------------
 
 SECONDS = 3_600.0  # for hooks, and for the way of the objects
-LOOKS = 3
 
 _BECAME = {
     " ": Became.UPDATED,
@@ -407,15 +406,13 @@ class GitWork:
 
     def _check_place(self, push: WorkPush) -> None:
         # Settings may have git push elsewhere (``pushInsteadOf``): the ledger must be there, too.
-        ways_to = self._repository.ways_to
-        ways = ways_to(self._location.url or "").reads, ways_to(push.remote).writes[0]
-        if ways[0] == ways[1]:
+        # Where that is so of the ledger's own remote, nothing fences the push, which says so.
+        if push.remote == self._location.name:
             return
-        for _ in range(LOOKS):  # the ledger may change between the two looks
-            ledgers = [refs_at(push, way, f"{self._prefix}/*", timeout=TIME_LIMIT) for way in ways]
-            if ledgers[0] == ledgers[1]:
-                return
-        raise elsewhere(self._location, ways[1])
+        ways_to = self._repository.ways_to
+        ledger, work = ways_to(self._location.url or "").reads, ways_to(push.remote).writes[0]
+        if not self._repository.lead_to_one(ledger, work):
+            raise elsewhere(self._location, work)
 
     def _id_of(self, name: str) -> str:
         words = ("rev-parse", "-q", "--verify", "--end-of-options", name)

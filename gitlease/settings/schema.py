@@ -587,12 +587,6 @@ class Location:
     explicit: bool
     ways: Ways | None = field(default=None, compare=False, repr=False)
 
-    @property
-    def fetched_elsewhere(self) -> bool:
-        """Return whether others read another URL than the one that is written to."""
-        ways = self.ways
-        return ways is not None and len(ways.writes) == 1 and ways.writes[0] != ways.reads
-
 
 def resolve_remote(settings: Settings, repository: Repository) -> Location:
     """The remote of the ledgers: ``lease.remote``, else ``origin``, else the only one, else none.

@@ -1,7 +1,7 @@
 from gitlease.store.admission import NAME_REMOTE as NAME_REMOTE
 from gitlease.store.admission import RULES as RULES
 from gitlease.store.admission import RemoteFacts as RemoteFacts
-from gitlease.store.admission import use_the_fetched as use_the_fetched
+from gitlease.store.admission import name_url as name_url
 from gitlease.store.elsewhere import OtherPlaces as OtherPlaces
 from gitlease.store.git_ledger import NewPlace as NewPlace
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore

@@ -1,18 +1,15 @@
-"""The proof that what is written is what everybody reads.
+"""Whether what is written is what everybody reads.
 
 People reach one repository by different remotes and URLs, and each copy of it may have a ledger
 of its own: whoever writes to one that others do not read would be the second holder of a lease
 (invariants S2 and S3). So a grant is refused
 
-1. where git pushes to several places one by one, or where its settings leave the place open;
+1. where git pushes to several URLs, or to another host or path than others fetch from;
 2. on any ledger but the one whose id the repository's settings record;
-3. beside the ledger of another remote, unless the settings record or name one;
-4. where the URL for pushes is not the one that others fetch from, until a change that was
-   written to the one has been seen at the other.
+3. beside the ledger of another remote, unless the settings record or name one.
 
-Leases that were granted before are renewed and released where they are: where git pushes to a
-repository without the ledger, that is the one that others fetch from. In the end stands what a
-storage's past tells of its decisions.
+Leases that were granted before are renewed and released where others fetch from. In the end stands
+what a storage's past tells of its decisions.
 """
 
 from __future__ import annotations
@@ -24,41 +21,34 @@ from typing import Any
 
 from gitlease import store
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable, hint
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, Instant
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import Instant
 from gitlease.core.resources import GLOBAL_LAYER
 from gitlease.engine.ports import Snapshot
 from gitlease.git.files import strings_in
 from gitlease.store.state import Known
 from gitlease.store.storage import Storage
 
-PATIENCE = 10.0  # seconds in which a change has to be seen where others fetch
-PAUSE = 0.5
-MAX_BYTES = 4_096
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
-PROOF, OWN, BESIDE, ALONE = "proof", "own-ledger", "beside", "alone"  # names of notes
+OWN, BESIDE, ALONE = "own-ledger", "beside", "alone"  # names of notes
 LESS = "less"
 RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 ADD_REMOTE = "add the remote whose ledger everybody uses: git remote add origin URL"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
 
 
-def use_the_fetched(fetched: str) -> tuple[str, ...]:
-    """The hints where git pushes elsewhere; the remote's own name would lead there again."""
-    return (
-        f"use the repository that others fetch from: git config lease.remote {quote(fetched)}",
-        "or that of another remote: git config lease.remote NAME",
-    )
+def name_url(url: str) -> str:
+    """The hint where git pushes elsewhere; the remote's own name would lead there again."""
+    return f"name the repository whose ledger everybody uses: git config lease.remote {quote(url)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFacts:
     """The remote of a ledger, by the settings of a clone.
 
-    ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``ends`` are the
-    effective URLs for fetches and pushes, without secrets, and ``fetch`` reaches the former if
-    they differ; ``fetched_at`` is what people call it. ``recorded`` reads the id of the
+    ``problem`` is why nothing may be granted there, and ``way_out`` has the hints. ``writes_to`` is
+    the effective URL for pushes, without secrets. ``recorded`` reads the id of the
     ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
     record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
     that may have a ledger, by name; none where a flag names the remote, but in ``apart``.
@@ -72,9 +62,7 @@ class RemoteFacts:
 
     problem: str = ""
     way_out: tuple[str, ...] = (NAME_REMOTE,)
-    ends: tuple[str, str] = ("", "")
-    fetch: Storage | None = None
-    fetched_at: str = ""
+    writes_to: str = ""
     recorded: Callable[[], str | None] = lambda: None
     others: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
     apart: Callable[[], Sequence[tuple[str, Storage]]] = lambda: ()
@@ -92,16 +80,13 @@ class Admission:
 
     def __init__(self, facts: RemoteFacts, ledgers: store.RefLedgerStore) -> None:
         self._facts, self._ledgers = facts, ledgers
-        self.moved = False
-        """Whether the ledger is used where others fetch, in the place of where git pushes."""
         self._recorded: tuple[Instant, str | None, Invalid | None] | None = None
         self._found_beside: dict[str, tuple[Instant, str]] = {}
-        self._looked: dict[str, str] = {}  # by layer: the version that was read before a proof
 
     def doubt(self, head: Snapshot) -> Invalid | None:
         """Why this ledger is not to be relied on, as far as is known here."""
-        if self._facts.problem:
-            return Invalid(self._facts.problem, hints=self._facts.way_out)
+        if (apart := self._apart()) is not None:
+            return apart
         unknown = head.layer != GLOBAL_LAYER and self._ledgers.load(GLOBAL_LAYER) is None
         return None if unknown else self._recorded_elsewhere(head)
 
@@ -131,47 +116,14 @@ class Admission:
             )
         return None
 
-    def go_where_fetched(self, layer: str, fetched: Callable[[], Snapshot]) -> Snapshot | None:
-        """Use the repository that others fetch from, if that has the ledger and the pushed one not.
+    def check_urls(self) -> None:
+        """Raise Invalid if git pushes to another repository than others fetch from."""
+        if (apart := self._apart()) is not None:
+            raise apart
 
-        ``fetched`` reads the ledger anew. None where it stays as it is: nothing is granted there.
-        """
-        other, known = self._facts.fetch, self._ledgers.load(layer)
-        if other is None or self.moved or (known and self._is_proven_for(layer, known.ledger_id)):
-            return None
-        former, self._ledgers.storage = self._ledgers.storage, other
-        place, self._ledgers.place = self._ledgers.place, self._facts.fetched_at
-        try:
-            head = fetched()
-            if head.ledger is not None:
-                lacking = "another ledger" if known else "a ledger, and the former none"
-                why = self._elsewhere(f"which has {lacking}")
-                self._facts, self.moved = replace(self._facts, problem=why, fetch=None), True
-                return head
-        except GitleaseError:
-            pass
-        self._ledgers.storage = former
-        self._ledgers.place = place
-        return None
-
-    def check_ends(self, head: Snapshot) -> None:
-        """Raise Invalid if others are known to read another ledger than the one written to."""
-        if self._facts.problem:
-            raise Invalid(self._facts.problem, hints=self._facts.way_out)
-        if (other := self._facts.fetch) is not None and not self._is_proven(head):
-            self._compare(other, head)
-
-    def read_elsewhere(self, head: Snapshot) -> str:
-        """The version that others read in its place, where that was never proven; ``""``: the same.
-
-        One contact, and none if it is proven.
-        """
-        if (other := self._facts.fetch) is None or self._is_proven(head):
-            return ""
-        try:
-            return self._unlike(other, head)
-        except GitleaseError:
-            return ""  # a claim says why
+    def _apart(self) -> Invalid | None:
+        facts = self._facts
+        return Invalid(facts.problem, hints=facts.way_out) if facts.problem else None
 
     def check_recorded(self, head: Snapshot) -> None:
         """Raise Invalid if the settings record another ledger than that of the global layer."""
@@ -273,15 +225,11 @@ class Admission:
             self._keep_alone(head, head.ledger.header.ledger_id)
 
     def check(self, head: Snapshot, fetch: Callable[[str], Snapshot], *, grants: bool) -> str:
-        """Raise why nothing may be granted on a head; return what to tell of it, or ``""``.
-
-        Raises NotProven where a change without any lease has to be written first.
-        """
+        """Raise why nothing may be granted on a head; return what to tell of it, or ``""``."""
         # Renewals and releases go on anywhere: they give nobody anything.
         if not grants and head.ledger is not None:
             return ""
-        if self._facts.problem:
-            raise Invalid(self._facts.problem, hints=self._facts.way_out)
+        self.check_urls()
         self.check_place(head)
         told = ""
         self._check_known(head)
@@ -291,12 +239,6 @@ class Admission:
             self.check_recorded(head)
         else:
             self._check_beside(head, recorded, fetch)
-        if grants and self._facts.fetch is not None and not self._is_proven(head):
-            if head.layer not in self._looked:
-                fetch(head.layer)  # what was known may not be there
-            if self._facts.fetch is None:  # nor was it
-                raise Invalid(self._facts.problem, hints=self._facts.way_out)
-            self._prove(self._facts.fetch, head)
         return told
 
     def check_readable(self) -> None:
@@ -370,7 +312,7 @@ class Admission:
     ) -> None:
         """Check another layer: the recorded ledger has to be at the same place. Asked once."""
         known = head.ledger.header.ledger_id if head.ledger else None
-        here = [self._facts.ends[1], recorded, known]
+        here = [self._facts.writes_to, recorded, known]
         if known is not None and self._kept(head.layer, BESIDE) == here:
             return
         self.check_recorded(fetch(GLOBAL_LAYER))
@@ -449,7 +391,7 @@ class Admission:
                 self._keep(head.layer, ALONE, [self._alone(known, others), asked])
 
     def _alone(self, known: str | None, others: Sequence[tuple[str, Storage]]) -> list[str | None]:
-        return [self._facts.ends[1], known, *sorted(name for name, _ in others)]
+        return [self._facts.writes_to, known, *sorted(name for name, _ in others)]
 
     def _ids_elsewhere(self, head: Snapshot, *, all_answer: bool = False) -> dict[str, str]:
         """The ids of the ledgers at other remotes, by their names."""
@@ -469,89 +411,11 @@ class Admission:
                     ) from None
         return found
 
-    # --- a URL for pushes beside that for fetches -------------------------------------------------
-
-    def _prove(self, other: Storage, head: Snapshot) -> None:
-        """See to it that what is written is what others read. Three contacts, once."""
-        known = head.ledger.header.ledger_id if head.ledger else None
-        before = self._looked.get(head.layer)
-        # That both ends show the same now proves nothing: a later change has to arrive there.
-        if before is None or known is None or before == head.version:
-            self._compare(other, head)
-            self._looked[head.layer] = head.version
-            raise NotProven
-        if not self._seen(other, head):
-            why = f"where a change of the ledger was not seen within {PATIENCE:g} s"
-            raise self._not_seen(head, self._elsewhere(why))
-        with contextlib.suppress(OSError):  # else it is proven again the next time
-            self._keep(head.layer, PROOF, [*self._facts.ends, known])
-
-    def _compare(self, other: Storage, head: Snapshot) -> None:
-        if why := self._unlike(other, head):
-            raise self._not_seen(head, why)
-
     def _kept(self, layer: str, name: str) -> Any:
         return self._ledgers.state(layer).notes.get("facts", name)
 
     def _keep(self, layer: str, name: str, value: object) -> None:
         self._ledgers.state(layer).notes.put("facts", name, value, at=0)
-
-    def _is_proven(self, head: Snapshot) -> bool:
-        ledger = head.ledger
-        return ledger is not None and self._is_proven_for(head.layer, ledger.header.ledger_id)
-
-    def _is_proven_for(self, layer: str, known: str) -> bool:
-        return bool(self._kept(layer, PROOF) == [*self._facts.ends, known])
-
-    def _related(self, other: Storage, head: Snapshot, there: str | None) -> bool:
-        if head.ledger is None or there is None:
-            return False
-        read = other.fetch(head.layer, head.version) or there
-        if other.read(head.layer, read)[0].ledger_id != head.ledger.header.ledger_id:
-            return False
-        return self._goes_on(read, head.version) or self._goes_on(head.version, read)
-
-    def _goes_on(self, earlier: str, later: str) -> bool:
-        """Return whether a version has the last decision of another in its past."""
-        storage = self._ledgers.storage
-        decided = decision(storage, earlier)
-        return bool(decided) and first_after(storage, decided, later) is not None
-
-    def _seen(self, other: Storage, head: Snapshot) -> bool:
-        clock = self._ledgers.clock
-        began = clock.now()
-        while True:
-            there = other.peek([head.layer]).get(head.layer)
-            if there not in (None, head.version):  # others may have changed it since
-                there = other.fetch(head.layer, head.version)
-            if there and (there == head.version or self._goes_on(head.version, there)):
-                return True
-            if began.elapsed_at_most(clock.now()) >= PATIENCE * MS:
-                return False
-            clock.sleep(PAUSE)
-
-    def _unlike(self, other: Storage, head: Snapshot) -> str:
-        """The version that others fetch for a head; ``""`` if it is the same ledger."""
-        there = other.peek([head.layer]).get(head.layer)
-        if (there or "") == head.version or self._related(other, head, there):
-            return ""
-        if there is None:
-            return self._elsewhere("which has no ledger")
-        which = "another ledger" if head.ledger is not None else "a ledger, and the former none"
-        return self._elsewhere(f"which has {which}")
-
-    def _elsewhere(self, why: str) -> str:
-        reads, writes = self._facts.ends
-        return f"git pushes to {writes}, and others fetch from {reads}, {why}"
-
-    def _not_seen(self, head: Snapshot, why: str) -> Invalid:
-        if head.ledger is not None and not any(True for _ in head.ledger.every_lease()):
-            self._ledgers.state(head.layer).forget()  # it was made for the proof alone
-        return Invalid(why, hints=self._facts.way_out)
-
-
-class NotProven(Exception):
-    """A change without any lease has to be written before one is granted; it leaves no store."""
 
 
 _USE = "use the ledger of {0}: git config lease.remote {0}"

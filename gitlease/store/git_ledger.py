@@ -55,7 +55,6 @@ from gitlease.engine.transaction import fresh_id
 from gitlease.git.run import log
 from gitlease.store.admission import (
     Admission,
-    NotProven,
     RemoteFacts,
     decision,
     first_after,
@@ -93,7 +92,7 @@ class RefLedgerStore:
     """Ledgers of one place, with a state folder for each layer.
 
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
-    depends on; without them nothing is proven. ``beside_work`` is the storage once more, where work
+    depends on; without them none is refused. ``beside_work`` is the storage once more, where work
     lies beside the ledgers. ``elsewhere`` has what this clone knows at other places.
     ``follow`` finds the place to which a ledger was moved, or raises Invalid.
     """
@@ -129,7 +128,7 @@ class RefLedgerStore:
     def _admit_by(self, facts: RemoteFacts) -> None:
         self._admission = Admission(facts, proxy(self))
         self.accept, self.doubt = self._admission.accept, self._admission.doubt
-        self.read_elsewhere, self.lost = self._admission.read_elsewhere, self._admission.lost
+        self.lost = self._admission.lost
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -139,10 +138,6 @@ class RefLedgerStore:
         # Where the local ledger is not used, nothing that holds of it is told.
         is_unused = self._admission.is_lacking and self._admission.lost() is not None
         return *(() if is_unused else self._standing), *lately
-
-    @property
-    def moved(self) -> bool:
-        return self._admission.moved
 
     def load(self, layer: str) -> Known | None:
         """The known state of a layer; None before the first contact."""
@@ -218,11 +213,8 @@ class RefLedgerStore:
 
     def _fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
-            head = self._with_repairs(lambda: self._fetched(layer, there))
-            return head if head.ledger is not None else self._where_fetched(layer) or head
+            return self._with_repairs(lambda: self._fetched(layer, there))
         except Rollback as error:
-            if (elsewhere := self._where_fetched(layer)) is not None:
-                return elsewhere
             if isinstance(error, AnotherLedger) and layer == GLOBAL_LAYER:
                 remote_has = self._there(layer)
                 if self._admission.recorded() and self._admission.doubt(remote_has) is None:
@@ -240,11 +232,6 @@ class RefLedgerStore:
     def _former(self, layer: str) -> Known | None:
         """What this clone knows at the place that it used before, unless it left that for good."""
         return None if layer in self._confirmed else self._elsewhere.former(layer)
-
-    def _where_fetched(self, layer: str) -> Snapshot | None:
-        return self._admission.go_where_fetched(
-            layer, lambda: self._with_repairs(lambda: self._fetched(layer))
-        )
 
     def _fetched(self, layer: str, there: str = "") -> Snapshot:
         before = self.load(layer)
@@ -303,7 +290,7 @@ class RefLedgerStore:
 
     def _check_recorded(self, head: Snapshot, *, another: bool) -> None:
         self._admission.check_place(head, another=another)
-        self._admission.check_ends(head)
+        self._admission.check_urls()
         if not another:
             self._admission.check_chosen(head)
             return
@@ -328,14 +315,9 @@ class RefLedgerStore:
 
         return self._with_repairs(act)
 
-    def admit(self, head: Snapshot, *, grants: bool) -> bool:
+    def admit(self, head: Snapshot, *, grants: bool) -> None:
         check = self._admission.check
-        try:
-            told = self._with_repairs(lambda: check(head, self.fetch, grants=grants))
-        except NotProven:
-            return False
-        self._warn(told)
-        return True
+        self._warn(self._with_repairs(lambda: check(head, self.fetch, grants=grants)))
 
     def _warn(self, text: str) -> None:
         self._told |= {text: self.clock.now()} if text else {}
@@ -383,8 +365,6 @@ class RefLedgerStore:
         return Prepared(by_layer, versions, replacing=replaced, appended=appended)
 
     def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
-        if work is not None and self.moved:
-            self._admission.check_ends(next(iter(prepared.changes.values())).base)
         for layer in prepared.changes:
             # Before it is sent: a kill in between must not leave a push that nobody asks about.
             self.state(layer).add_pending(pending_of(prepared, layer))

@@ -839,9 +839,9 @@ class GitRefs:
     def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         return remote_refs(work, timeout=self._limit)
 
-    def at(self, remote: Remote, watched: Watched | None = None) -> GitRefs:
+    def at(self, remote: Remote) -> GitRefs:
         """The same refs of another remote, with their objects in the same store."""
-        terms: dict[str, Any] = {"time_limit": self._limit, "watched": watched, "has_format": True}
+        terms: dict[str, Any] = {"time_limit": self._limit, "has_format": True}
         return GitRefs(remote, self._store, self._state_path, self._prefix, **terms)
 
     def ledger_beside(self, layer: str, *, prefixes: bool, layers: bool) -> str:

@@ -256,12 +256,10 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
     ledger, ways = door.ledger, door.workspace.location.ways
-    # Where push URLs are several, or lack the ledger, it is written where others fetch.
-    elsewhere = ways is not None and (len(ways.writes) > 1 or ledger.store.moved)
     return {
         "place": ledger.store.place,
         # A URL may have a password in it, which no answer shows.
-        "written_to": wiring.without_secrets(ways.reads if elsewhere else ways.writes[0])
+        "written_to": wiring.without_secrets(ways.writes[0] if ways.is_one else ways.reads)
         if ways
         else None,
         "fetched_from": wiring.without_secrets(ways.reads) if ways else None,

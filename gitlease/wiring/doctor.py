@@ -351,13 +351,13 @@ def remote(of: Examined) -> Rows:
         to, began = place.remote_at(url, place.location.name), time.time()
         of.date, kind = ask_about(to, of.kept.objects, timeout=LIMIT)
         of.ended = time.time()
-        problem = store.doubt(head) or Invalid(store.read_elsewhere(head))
+        problem = store.doubt(head)
     except GitleaseError as error:
         state, what, fix = row_of(error)
         yield state, f"{where}: {what}", fix
         return
     of.head = head
-    yield row_of(problem) if problem.message else (GOOD, f"{where}, in {kind}")
+    yield row_of(problem) if problem is not None else (GOOD, f"{where}, in {kind}")
     yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
     yield from ((WARNING, text) for text in unknown_of_main(of))
     took, most = of.ended - began, place.settings.guard_timeout

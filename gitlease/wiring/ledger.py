@@ -22,7 +22,7 @@ from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.mainline import MainBranch, known_main, learn_main
-from gitlease.git.repository import Repository, without_secrets
+from gitlease.git.repository import Repository, Ways, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.places import (
@@ -482,6 +482,12 @@ class LedgerPlace:
             remote, prefix = stores.Remote(url=own, folder=self.private), stores.USUAL_PREFIX
         else:
             remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
+            ways = self.location.ways
+            if ways is not None and not ways.is_one:
+                # For pushes as well: no rule of the clone's rewrites a name that only this one has.
+                own = f"gitlease-fetched:{ways.fetch}"
+                settings = ((f"url.{ways.reads}.insteadOf", own), *remote.settings)
+                remote = replace(remote, url=own, effective=ways.reads, settings=settings)
         is_sha256 = url and self.repository.object_format == "sha256"
         id_bytes = stores.SHA256 if is_sha256 else stores.SHA1
         store = stores.PrivateStore(objects or self.objects, id_bytes)
@@ -550,27 +556,16 @@ class LedgerPlace:
         def others() -> Sequence[tuple[str, stores.GitRefs]]:
             return () if location.explicit else apart()
 
-        ends = without_secrets(ways.reads), without_secrets(ways.writes[0])
-        problem, place = "", location.name or "the remote"
-        if len(ways.writes) > 1:
-            urls = " and ".join(map(without_secrets, ways.writes))
-            problem = f"{place} has several push URLs, {urls}, which git updates one by one"
-        elif not ways.stable:
-            problem = f"git rewrites {ends[1]}, the push URL of {place}, for fetches or once more"
-        shown = without_secrets(ways.fetch)
-        works = repository.ways_to(ways.fetch).writes == (ways.reads,)
-        elsewhere = None
-        if location.fetched_elsewhere:  # for pushes as well: the longest rule counts, and the first
-            remote = self.remote_at(ways.fetch, location.name)
-            settings = ((f"url.{ways.reads}.pushInsteadOf", ways.fetch), *remote.settings)
-            remote = replace(remote, effective=ways.reads, settings=settings)
-            elsewhere = refs.at(remote, refs.watched)
+        problem, way_out = "", tuple[str, ...]()
+        if not ways.is_one:
+            problem = _apart(location.name or "the remote", ways)
+            leads_on = repository.ways_to(ways.fetch).is_one
+            way_out = (stores.name_url(without_secrets(ways.fetch)),)
+            way_out = way_out if leads_on else (stores.NAME_REMOTE, stores.RULES)
         return stores.RemoteFacts(
             problem=problem,
-            way_out=stores.use_the_fetched(shown) if works else (stores.NAME_REMOTE, stores.RULES),
-            ends=ends,
-            fetch=elsewhere,
-            fetched_at=f"{location.name} ({shown})" if location.name else shown,
+            way_out=way_out,
+            writes_to=without_secrets(ways.writes[0]),
             recorded=self.recorded_id,
             learn=learn,
             others=others,
@@ -693,3 +688,12 @@ class LedgerPlace:
         places = tuple(dict.fromkeys("/".join(head) for head in heads))
         # Git is asked without regard to case, which it knows of letters of ASCII only.
         return places if all(places) else ()
+
+
+def _apart(place: str, ways: Ways) -> str:
+    """Why a ledger there would not be everybody's: git pushes elsewhere than others fetch from."""
+    if len(ways.writes) > 1:
+        urls = " and ".join(map(without_secrets, ways.writes))
+        return f"{place} has several push URLs, {urls}, which git updates one by one"
+    reads, apart = without_secrets(ways.reads), without_secrets(ways.apart)
+    return f"git pushes to {apart}, and others fetch from {reads}, which is another host or path"

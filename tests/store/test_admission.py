@@ -88,7 +88,7 @@ def test_push_url_of_another_repository_grants_nothing(
         door(bob, clock=clock).claim("F001")
     refused(door(ada, clock=clock), "F002")
     assert leases(fork) == 0
-    assert sum(clock.naps) <= 10.5
+    assert not clock.naps
     assert door(bob, clock=clock).claim("F001").holder == "w2@example.com"
 
     git(ada, "config", "lease.remote", path_remote.url)  # the way out
@@ -111,7 +111,7 @@ def test_copied_ledger_behind_the_push_url_is_another(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_push_url_of_the_same_repository_is_proven_once(
+def test_push_url_of_the_same_repository_costs_no_contact(
     clones: Clones, path_remote: Remote, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_EXEC_PATH", path_remote.env["GIT_EXEC_PATH"])
@@ -123,11 +123,9 @@ def test_push_url_of_the_same_repository_is_proven_once(
     with pytest.raises(LeaseHeld):
         door(bob).claim("F001")
     before = path_remote.connections()
-    door(ada).claim("F002")
-    assert path_remote.connections() == before + 1, "the proof is kept"
     git(ada, "remote", "set-url", "--push", "origin", path_remote.bare.as_uri() + "/")
-    door(ada).claim("F003")
-    assert path_remote.connections() > before + 2, "it holds for this pair of URLs alone"
+    door(ada).claim("F002")
+    assert path_remote.connections() == before + 1
 
 
 def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, fork: Path) -> None:
