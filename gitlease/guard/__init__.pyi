@@ -35,9 +35,7 @@ from gitlease.guard.presence import forget_clones as forget_clones
 from gitlease.guard.presence import git_dirs_of as git_dirs_of
 from gitlease.guard.presence import is_alone as is_alone
 from gitlease.guard.presence import note_agent as note_agent
-from gitlease.guard.presence import root_of as root_of
 from gitlease.guard.presence import shared_with as shared_with
-from gitlease.guard.presence import work_tree_named as work_tree_named
 from gitlease.guard.presence import work_trees_below as work_trees_below
 from gitlease.guard.rules import CachedLedger as CachedLedger
 from gitlease.guard.rules import Cover as Cover

@@ -103,14 +103,6 @@ def root_of(git_dir: str) -> str:
     return os.path.dirname(os.path.normpath(os.path.join(git_dir, pointer or ".")))
 
 
-def work_tree_named(folder: str, name: str) -> str:
-    """The root of the linked work tree that git takes a name for: the end of a path, or a path."""
-    common = find_common_dir(folder)
-    roots = [] if common is None else [root_of(x) for x in git_dirs_of(common)[1:]]
-    matches = [root for root in roots if f"/{root}".endswith(f"/{name.rstrip('/')}")]
-    return matches[0] if len(matches) == 1 else os.path.join(folder, name)
-
-
 def work_trees_below(folder: str, start: str) -> list[str]:
     """The roots of the work trees that are lost with a folder; a git directory takes its own along.
 

@@ -14,7 +14,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import holder_has
 from gitlease.core.resources import Resource
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import Repository, ask, discover, is_on
+from gitlease.git.repository import Repository, ask, discover
 from gitlease.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
 from gitlease.guard import presence
 from gitlease.guard.notes import has_traces, note_asked
@@ -46,11 +46,6 @@ class AgentContext:
     session: str | None
     family: frozenset[str]
     options: tuple[str, ...] = ()
-
-    def has_set(self, names: Iterable[str]) -> bool:
-        """Tell whether one of these settings of git is on."""
-        config = self.workspace.repository.config
-        return any(is_on(config.get(name)) for name in names)
 
 
 def open_for_agent(

@@ -502,14 +502,11 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     """Refuse a command that discards the work of other sessions in the same work tree."""
     here = os.path.abspath(event.cwd or ".")
     for discard in guard.discards.discards(event.command, here):
+        # The folder need not exist: an earlier part of the command may make it.
+        around = find_work_tree(os.path.join(discard.folder, "any"))
+        folders = [around] if around is not None else []
         if discard.deletes:
-            folders = guard.work_trees_below(discard.folder, here)
-        elif discard.git_dir:
-            folders = [guard.root_of(os.path.realpath(discard.folder))]
-        elif discard.removes:
-            folders = [guard.work_tree_named(discard.folder, discard.removes)]
-        else:
-            folders = [discard.folder]
+            folders += guard.work_trees_below(discard.folder, here)
         for folder in folders:
             reply = _discarding(event, discard, folder, opener, now)
             if reply is not None:
@@ -530,8 +527,6 @@ def _discarding(
         return None
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
-        return None
-    if discard.settings and not context.has_set(discard.settings):
         return None
     # A name that another work tree gives its sessions is not the caller's.
     if git_dir != find_git_dir(event.cwd or "."):

@@ -148,9 +148,9 @@ HOST is claude, codex or cursor. With the hooks, an agent learns at the start of
 leased, cannot edit a file that someone else holds, has its leases renewed as it works, and loses
 them at its end, while its tasks stay assigned. Only tools that edit files are checked. Files
 written by shell commands are checked by git's hooks and in CI. A shell command that discards work
-or switches the branch (reset --hard, checkout -- FILE, clean -f, switch) is denied while another
-session works in that work tree, and git stash while one works in any work tree of the clone. This
-is best effort: only the literal command is read.
+or switches the branch (git reset --hard, checkout, restore, clean -f, switch, rm -r) is denied
+while another session works in that work tree, and git stash while one works in any work tree of the
+clone. This is best effort: only the text of the command is read.
 
 install edits the host's file in the work tree, for you to commit, or with --user your own file, for
 all repositories. The file is written as JSON, as the host writes it. uninstall removes our entries,
