@@ -176,10 +176,10 @@ def by_whom(event: Event) -> str:
     """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with holder,
 place, reason and time left, those who wait, and recent events.
 
-On a terminal the board is live: it counts down and follows the remote like watch, or with --cached
-only this clone's own knowledge. Arrows (or j, k) select a row, Enter opens it with its notes and
-history, / filters, q quits. --once prints the board and exits. --export prints it as Markdown, SVG
-or HTML.
+On a terminal the board is live until Ctrl-C: it counts down and follows the remote like watch, or
+with --cached only this clone's own knowledge. It takes no keys; to search, and for the notes and
+history of a resource, use --web. --once prints the board and exits. --export prints it as Markdown,
+SVG or HTML.
 
 --web opens the board of the gateway (gitlease serve) that serves this clone on this machine in a
 browser. The link works once, within a minute. The browser then keeps a cookie for 12 hours that can

@@ -1,5 +1,5 @@
-from gitlease.faces.board.live import BoardScreen as BoardScreen
 from gitlease.faces.board.live import LiveBoard as LiveBoard
+from gitlease.faces.board.live import picture as picture
 from gitlease.faces.board.page import PageView as PageView
 from gitlease.faces.board.page import exported as exported
 from gitlease.faces.board.page import policy as policy
@@ -8,7 +8,6 @@ from gitlease.faces.board.text import head_lines as head_lines
 from gitlease.faces.board.text import matching as matching
 from gitlease.faces.board.text import news_lines as news_lines
 from gitlease.faces.board.text import open_resource as open_resource
-from gitlease.faces.board.text import opened_lines as opened_lines
 from gitlease.faces.board.text import said_in as said_in
 from gitlease.verbs.board import BoardView as BoardView
 from gitlease.verbs.board import Section as Section

@@ -16,7 +16,7 @@ from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.stepping import history_of
 from gitlease.faces import cli
-from gitlease.verbs.board import BoardRow, BoardView, NewsItem, Section, by_whom, happened, plain
+from gitlease.verbs.board import BoardRow, BoardView, NewsItem, Section, plain
 from gitlease.verbs.sentences import setback
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ STYLES = {
 }
 TIME = 13  # columns of "59m 59s left", and a blank
 BAR = 8
-# Columns below which a part is left out (the holder: shortened before the name is); it stands in
-# the opened resource.
+# Columns below which a part is left out (the holder: shortened before the name is).
 LEAST = {"holder": 24, "why": 24, "where": 20, "title": 16}
-PLAINER = str.maketrans("━─›·…▏↑↓", "=->|~|^v")
+PLAINER = str.maketrans("━─·…", "=-|~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ def columns_for(board: BoardView, width: int) -> Columns:
         "where": widest(map(where_words, rows)),
         "title": widest(x.title for x in rows),
     }
-    # The title goes first, then where it is: both stand in the opened resource.
+    # The title goes first, then where it is.
     for number in range(len(wanted), -1, -1):
         shares = _shares(dict([*wanted.items()][:number]), room)
         if all(share >= min(wanted[x], LEAST[x]) for x, share in shares.items()):
@@ -211,16 +210,15 @@ def columns_for(board: BoardView, width: int) -> Columns:
     return Columns(width=width, bar=bar, gap=room - sum(shares.values()), **widths)
 
 
-def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
-    """The rows by section, one line each; the one whose key is ``selected`` is marked."""
+def board_parts(board: BoardView, width: int) -> list[BoardPart]:
+    """The rows by section, one line each."""
     columns, parts = columns_for(board, width), list[BoardPart]()
     for section in Section:
         rows = board.section(section)
         if rows:
             parts.append(BoardPart("", partial(_section_lines, section, len(rows), width)))
         for row in rows:
-            draw = partial(_row_line, row, columns, board.now, marked=row.key == selected)
-            parts.append(BoardPart(row.key, draw))
+            parts.append(BoardPart(row.key, partial(_row_line, row, columns, board.now)))
     nothing = plain_line("  no lease and no open task to show", width, style="dim")
     return parts or [BoardPart("", lambda: [nothing])]
 
@@ -273,34 +271,6 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
         yield text
 
 
-def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]:
-    """A resource: its state, its notes, and its history."""
-    yield plain_line(opened.name, width, style="bold")
-    for row in opened.rows:
-        facts = [
-            ("state", f"{row.section.value} {time_words(row, now)}".rstrip()),
-            ("title", row.title),
-            ("holder", _who(row)),
-            ("where", where_words(row)),
-            ("until", rfc3339(row.ends) if row.ends else ""),
-            *(("", line) for line in details(row, now)),
-        ]
-        yield plain_line("", width)
-        for name, line in facts:
-            if line:
-                yield from _folded(f"{name:<8}{line}", width, 2, 10)
-    if not opened.rows:
-        yield from (plain_line("", width), plain_line("  nobody holds it", width))
-    for title, lines in (
-        ("NOTES", [f"{rfc3339(x.at)} {note_text(x)}" for x in opened.notes]),
-        ("HISTORY", [f"{rfc3339(x.at)} {happened(x)} {by_whom(x)}" for x in opened.events]),
-    ):
-        if lines:
-            yield from (plain_line("", width), plain_line(title, width, style="bold"))
-            for line in lines:
-                yield from _folded(line, width, 2, 4)
-
-
 def plain_line(line: str, width: int, *, style: str = "") -> Text:
     """A line in one style, truncated to the width."""
     from rich.text import Text
@@ -340,10 +310,10 @@ def _section_lines(section: Section, rows: int, width: int) -> Iterator[Text]:
     yield plain_line(head, width, style=f"bold {STYLES[section]}")
 
 
-def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Iterator[Text]:
+def _row_line(row: BoardRow, columns: Columns, now: int) -> Iterator[Text]:
     from rich.text import Text
 
-    text = Text("› " if marked else "  ")
+    text = Text("  ")
     # The end of a path tells most: it gives way in the middle.
     name = _middle(row.name, columns.name)
     text.append_text(_fitted(name, columns.name, style=f"bold {STYLES[row.section]}"))
@@ -361,8 +331,6 @@ def _row_line(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Ite
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
         text.append(time_words(row, now).rjust(TIME))
-    if marked:
-        text.stylize("reverse")
     text.truncate(columns.width)
     yield text
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from gitlease.faces.cli.app import Option, command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
 from gitlease.verbs import sentences, wire
-from gitlease.verbs.table import INTERRUPTED, Called, DeclaredVerb, Result, Whole
+from gitlease.verbs.table import Called, DeclaredVerb, Result, Whole
 
 FORMS = ("md", "svg", "html")
 PATIENCE = 5.0  # seconds for the gateway to answer
@@ -58,7 +56,8 @@ def _board(
         if value is not None:
             raise UsageError(f"{name} needs --web")
     if not (once or form or call.json):
-        return _live(call, cached=cached)
+        _live(call, cached=cached)
+        return None
     result = result_of(declared, call, given, export=form, once=not form)
     return call.respond(result, lambda: _show(result.value, form, cached=cached))
 
@@ -77,7 +76,7 @@ def _show(view: verbs.BoardView, form: str | None, *, cached: bool) -> None:
         console.print(text, soft_wrap=True)
 
 
-def _live(call: Call, *, cached: bool) -> int | None:
+def _live(call: Call, *, cached: bool) -> None:
     console = output.console()
     if not runs.is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
         hint = call.typed("board", once=True)
@@ -87,14 +86,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
     # The program starts without the collector of garbage; this may last for days.
     gc.enable()
     call.called = Called(verb="board")
-    ended = board.LiveBoard(call.workspace, console, follow=not cached).run()
-    if ended is None:
-        return None
-    # Whoever waits for this process is told by which signal it ended, as of any program.
-    if ended != signal.SIGINT:
-        signal.signal(ended, signal.SIG_DFL)
-        os.kill(os.getpid(), ended)
-    return INTERRUPTED
+    board.LiveBoard(call.workspace, console, follow=not cached).run()
 
 
 def open_page(call: Call, host: str, port: int, repo: str | None) -> None:

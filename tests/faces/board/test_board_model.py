@@ -26,7 +26,6 @@ from gitlease.core import (
 )
 from gitlease.engine import TaskProblem, fresh_id
 from gitlease.faces.board import (
-    BoardScreen,
     BoardView,
     PageView,
     Section,
@@ -37,7 +36,7 @@ from gitlease.faces.board import (
     matching,
     news_lines,
     open_resource,
-    opened_lines,
+    picture,
     policy,
     said_in,
 )
@@ -151,17 +150,15 @@ def test_a_filter_wants_every_word() -> None:
 def test_what_is_opened_has_notes_and_history_and_tells_nobody_their_news() -> None:
     ada, bob = make_desks(task("F001"))
     ada.ok("claim", "F001")
-    ada.ok("note", "F001", "half done: " + "tests are red " * 20)
+    ada.ok("note", "F001", "half done: tests are red")
     ledger = ledger_of(bob)
     look = ledger.look()
     board = make_board(ledger, look)
     opened = open_resource(ledger, look, board, parse_resource("F001"))
     assert [x.kind for x in opened.events] == ["noted", "claimed"]
-    said = [x.plain for x in opened_lines(opened, 60, board.now)]
-    assert max(map(cell_len, said)) <= 60
-    assert "half done" in "\n".join(said)
+    assert [x.text for x in opened.notes] == ["half done: tests are red"]
     nothing = open_resource(ledger, look, board, parse_resource("X1"))
-    check_words("\n".join(x.plain for x in opened_lines(nothing, 60, 0)))
+    assert (nothing.rows, nothing.notes, nothing.events) == ((), (), ())
 
 
 @pytest.mark.parametrize("width", [40, 79, 100, 200])
@@ -190,7 +187,7 @@ def test_a_terminal_of_few_letters_gets_no_others(encoding: str) -> None:
     for text in said_in(board_lines(board, 100), encoding):
         assert text.plain.encode(encoding).decode(encoding) == text.plain
         assert cell_len(text.plain) <= 100
-    foot = screen_of(board).frame(board.now, 100, 30, state="live")[-1:]
+    foot = picture(board, 100, 30, state="live")[-1:]
     check_words([x.plain for x in said_in(foot, encoding)])
 
 
@@ -279,26 +276,17 @@ def test_task_files_that_cannot_be_used_are_told() -> None:
 # --- the screen -------------------------------------------------------------------------------
 
 
-def screen_of(board: BoardView) -> BoardScreen:
-    screen = BoardScreen(lambda _resource: pytest.fail("nothing is opened"))
-    screen.show(board)
-    return screen
-
-
-@pytest.mark.parametrize(("width", "height"), [(40, 3), (60, 8), (60, 9), (100, 25)])
-def test_the_selected_row_is_in_sight(width: int, height: int) -> None:
+@pytest.mark.parametrize(("width", "height"), [(40, 3), (60, 8), (60, 9), (100, 25), (100, 60)])
+def test_rows_that_do_not_fit_are_counted(width: int, height: int) -> None:
     board = board_of(busy()[0])
     board = replace(board, trouble="the remote is away " * 9, warnings=("tasks/F1.md: bad " * 9,))
-    screen = screen_of(board)
-    keys = ["g", *"j" * len(board.rows), "G", "k", "page up", "page down", *"k" * len(board.rows)]
-    seen = set()
-    for key in keys:
-        screen.press(key)
-        lines = [x.plain for x in screen.frame(board.now, width, height, state="live")]
-        assert len(lines) == height
-        (marked,) = (x for x in lines if x.startswith("› "))
-        seen.add(marked.split()[1])
-    assert seen == {row.name for row in board.rows}
+    lines = [x.plain for x in picture(board, width, height, state="live")]
+    assert len(lines) == height
+    shown = [row.name for row in board.rows if any(x.startswith(f"  {row.name} ") for x in lines)]
+    assert shown == [row.name for row in board.rows][: len(shown)]
+    hidden = [int(found[1]) for x in lines if (found := re.fullmatch("  ([0-9]+) more", x))]
+    assert len(board.rows) - len(shown) == sum(hidden)
+    assert bool(hidden) == (height < 60)
 
 
 # --- the command ------------------------------------------------------------------------------
