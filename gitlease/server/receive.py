@@ -16,7 +16,7 @@ from itertools import islice
 
 from gitlease import server
 from gitlease.core.edge import printable
-from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.errors import GitleaseError, Invalid, hint
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import History
@@ -362,7 +362,7 @@ def check_waits(objects: GitObjects, new: str) -> None:
             "recorded",
             f"{SETTINGS_FILE} on the default branch records a ledger, and there is none here: "
             "a new one in its place has to wait",
-            hints=("an admin brings the former one back: gitlease init --restore",),
+            hints=(hint("an admin brings the former one back: {}", "init", restore=True),),
         )
 
 

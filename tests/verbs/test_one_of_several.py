@@ -201,20 +201,21 @@ def test_in_python(gitlease_ledger: MemoryLedger) -> None:
 def test_a_hold_keeps_one_and_waits_beside_its_own(gitlease_ledger: MemoryLedger) -> None:
     """Of two, one is held by the code that waits: the other ends the wait, so it is no deadlock."""
     bob = gitlease_ledger.open("bob@example.com")
-    with gitlease.hold(*PORTS[:2], one=True) as first:
-        assert list(first.tokens) == ["port-1"]
-        bob.claim("port-2", ttl="10m")
-        with gitlease.hold(*PORTS[:2], one=True, wait="20m") as second:
-            assert list(second.tokens) == ["port-2"]
-            with (
-                pytest.raises(gitlease.UsageError, match="never end"),
-                gitlease.hold(*PORTS[:2], one=True, wait="20m"),
-            ):
-                pass
+    with gitlease_ledger.stand_in("ada@example.com"):
+        with gitlease.hold(*PORTS[:2], one=True) as first:
+            assert list(first.tokens) == ["port-1"]
+            bob.claim("port-2", ttl="10m")
+            with gitlease.hold(*PORTS[:2], one=True, wait="20m") as second:
+                assert list(second.tokens) == ["port-2"]
+                with (
+                    pytest.raises(gitlease.UsageError, match="never end"),
+                    gitlease.hold(*PORTS[:2], one=True, wait="20m"),
+                ):
+                    pass
+        for wrong in ({"new": True}, {"takeover": True, "reason": "x"}):
+            with pytest.raises(gitlease.UsageError):
+                gitlease.hold(*PORTS, one=True, **wrong)
     assert bob.claim_all(PORTS)
-    for wrong in ({"new": True}, {"takeover": True, "reason": "x"}):
-        with pytest.raises(gitlease.UsageError):
-            gitlease.hold(*PORTS, one=True, **wrong)
 
 
 def test_over_http_a_repeated_key_returns_the_earlier_answer(
