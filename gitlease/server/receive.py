@@ -326,10 +326,13 @@ def judge_ledger(
     pusher: Pusher,
     now_ms: int,
     replay: Replay = no_replay,
+    *,
+    opens: bool = False,
 ) -> None:
     """Raise Illegal for the first step of a ref's move that is not legal.
 
-    ``replay`` judges the past of a ledger whose ref was deleted, and is put back.
+    ``replay`` judges the past of a ledger whose ref was deleted, and is put back. ``opens``: it
+    goes on after ``old`` at a new place, where it may have been deleted.
     """
     if not new:
         raise Illegal("delete", "a ledger is never deleted")
@@ -339,10 +342,14 @@ def judge_ledger(
             judge_step(objects, base, new, pusher, now_ms)
             return
         for version in _steps(objects, old, new):
-            if old and has_restoration(step_record(commit_at(objects, version).message)):
+            if (
+                old
+                and not opens
+                and has_restoration(step_record(commit_at(objects, version).message))
+            ):
                 raise Illegal("restore", "the ledger is there, and only a deleted one is restored")
             judge_step(objects, old, version, pusher, now_ms)
-            old = version
+            old, opens = version, False
     except Illegal:
         raise
     except GitleaseError as damage:
@@ -573,7 +580,15 @@ class _Push:
                 if former is None:
                     check_not_reopened(self._objects, move)
                 old = move.old if former is None else former
-                judge_ledger(self._objects, old, move.new, self._pusher(), self._now, self._replay)
+                judge_ledger(
+                    self._objects,
+                    old,
+                    move.new,
+                    self._pusher(),
+                    self._now,
+                    self._replay,
+                    opens=former is not None,
+                )
                 recorded = self._project.found[LEDGER].value
                 if not old and recorded and move.ref.rpartition("/")[2] == GLOBAL_LAYER:
                     check_waits(self._objects, move.new)

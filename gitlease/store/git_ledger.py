@@ -35,7 +35,8 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, History, Lease, Moment, Sighting, State
 from gitlease.core.ledger import Damage, Fate, Ledger
-from gitlease.core.moves.operations import Event, OpenMoved
+from gitlease.core.moves.moving import MOVED
+from gitlease.core.moves.operations import Event, OpenMoved, Operation, Restore
 from gitlease.core.moves.transitions import decide
 from gitlease.core.resources import GLOBAL_LAYER, parse_resource
 from gitlease.core.work import WorkPush
@@ -71,6 +72,7 @@ REPAIRS = 8
 EVENTS_KEPT = 5_000  # by a process
 MOST_MOVES = 4  # that are followed in one go
 FORMERLY = "former "  # before the file of a record in the state before a restoration
+LATE = 600_000  # milliseconds in which a move is finished by whoever comes next
 NEWS = 60_000  # milliseconds for which a process tells what it has found
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
 T = TypeVar("T")
@@ -86,6 +88,7 @@ class NewPlace:
     facts: RemoteFacts
     beside_work: SharedWithWork
     elsewhere: OtherPlaces | None
+    opened: Callable[[], None] = lambda: None  # called once the ledger is known to be there
 
 
 class RefLedgerStore:
@@ -119,6 +122,8 @@ class RefLedgerStore:
         self._follow = follow
         self.opener: Actor | None = None
         """Who goes on with a ledger at its new place, if nobody has yet."""
+        self.reopens = False
+        """Whether that is wanted where it may have been there before: it waits then."""
         self._confirmed = set[str]()  # layers in which another ledger than the former may be used
         self._admit_by(facts or RemoteFacts())
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
@@ -197,9 +202,31 @@ class RefLedgerStore:
             )
         if not is_open and self.opener is not None:
             # Its last state there is the whole of it, so whoever comes first may go on from it.
-            op = OpenMoved(id=fresh_id(), actor=self.opener, at=to)
+            operations: list[Operation] = [OpenMoved(id=fresh_id(), actor=self.opener, at=to)]
             moment = Moment(now=self.clock.now(), seen=last.seen)
-            change = Change(base=last, decided=decide(ledger, [op], moment), what="the move")
+            if self._is_late(last):
+                # Somebody may have gone on there, and it was deleted since.
+                if not self.reopens:
+                    raise Unavailable(
+                        f"the ledger was moved to {self.place}, and is not there: it was deleted, "
+                        "or never got there",
+                        hints=(
+                            hint(
+                                "an admin brings it back in a clone that has used it there: {}",
+                                "init",
+                                restore=True,
+                            ),
+                            hint(
+                                "or, if nobody has, finishes the move, and waits: {}",
+                                "init",
+                                move=True,
+                            ),
+                        ),
+                    )
+                back = Restore(id=fresh_id(), actor=self.opener, above=0, waits=True)
+                operations.append(back)
+            decided = decide(ledger, operations, moment)
+            change = Change(base=last, decided=decided, what="the move")
             opened = self._with_repairs(lambda: self.storage.write(change, replace_tip=False))
             self.storage.swap([Move(layer, version or "", opened)])
             now = self.storage.fetch(layer)
@@ -209,7 +236,14 @@ class RefLedgerStore:
                 f"the ledger is being moved to {self.place}, where it is not yet",
                 hints=("try again", hint("or finish the move: {}", "init", move=True)),
             )
+        new.opened()
         return self._fetch(layer)
+
+    def _is_late(self, last: Snapshot) -> bool:
+        """True if the last step at a former place is so old that another has followed it since."""
+        step = next(self.storage.history(last.version), None)
+        times = [] if step is None else [x.at for x in step.events if x.kind == MOVED]
+        return not times or self.clock.now().wall_ms - max(times) > LATE
 
     def _fetch(self, layer: str, there: str = "") -> Snapshot:
         try:

@@ -146,7 +146,7 @@ def is_assigned(door: Door, error: GitleaseError) -> bool:
 def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
     """Return hints for people about steps that a program should not take by itself."""
     # Only a person knows whether another ledger is meant: a program gets nothing to run.
-    if isinstance(error, AnotherLedger) and error.gone:
+    if isinstance(error, AnotherLedger) and error.gone and not (error.refused and error.recorded):
         return (Hint("init", {"restore": True}, "if it was deleted, an admin can bring it back"),)
     if isinstance(error, AnotherLedger) and not error.refused:
         return (Hint("init", {}, "if this was intended, accept the new ledger"),)

@@ -434,7 +434,6 @@ class LedgerPlace:
                 "place",
                 hints=(hint("see what names it: {}", "config"),),
             )
-        place._remember(moved=True)
         refs = place.refs(time_limit=time_limit, layers=layers, objects=self.objects)
 
         def on_move() -> None:
@@ -451,6 +450,7 @@ class LedgerPlace:
             place._facts(refs, clock, time_limit),
             refs,
             place._elsewhere,
+            opened=lambda: place._remember(moved=True),
         )
         return new, place
 

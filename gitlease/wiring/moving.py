@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gitlease import engine, wiring
+from gitlease import store as stores
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.instant import MS
 from gitlease.engine import acts
@@ -41,5 +42,8 @@ def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
         others = place.refs(time_limit=limit).layers()
         layers = [*(x for x in others if x != own), own]
     for layer in layers:
-        reading = acts.move(workspace.in_layer(layer).ledger, to)
+        session = workspace.in_layer(layer).ledger
+        if isinstance(session.store, stores.RefLedgerStore):
+            session.store.reopens = True
+        reading = acts.move(session, to)
     return reading
