@@ -47,6 +47,15 @@ RULES = {
         "Relation.THEIRS: Verdicts(Verdict.HELD,",
         "Relation.THEIRS: Verdicts(Verdict.NEEDS_TAKEOVER,",
     ),
+    "of several, one's own lease given again": (
+        "            if op.named:\n                _refuse_own(ledger, wanted, moment)\n",
+        "",
+    ),
+    "of several, one's own lease free before its lapse": (
+        "x.same_holder(op.actor) and not x.left_behind",
+        "x.same_holder(op.actor) and holder_has(x, moment)",
+    ),
+    "of several, the other lines kept after the grant": ("return [pick, leave]", "return [pick]"),
     "an edge ignored": ("    if not lease.edge:", "    if True:"),
     "a task goes on beside whoever has its paths": (
         "if not lease.edge or not lease.patterns:",
