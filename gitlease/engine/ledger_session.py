@@ -885,7 +885,8 @@ def told_by(
 
 
 def _became(pending: Pending, fate: Fate) -> str:
-    return f"an earlier {pending.what.removeprefix('this ')} {BECAME[fate]}"
+    what = pending.what.removeprefix("this ").removeprefix("the ")
+    return f"an earlier {what} {BECAME[fate]}"
 
 
 def named(what: str, operations: Sequence[Operation]) -> str:

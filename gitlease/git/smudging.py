@@ -141,9 +141,9 @@ class _Smudging:
                     found[file] = Unreadable("is kept in Git LFS")
             left = left[max(good, 0) :]
             if left:
-                found[left.pop(0)] = Unreadable("cannot be read: its filter fails")
+                found[left.pop(0)] = Unreadable("has a filter that fails")
                 failures += 1
-        return found | {file: Unreadable("cannot be read: its filter fails") for file in left}
+        return found | {file: Unreadable("has a filter that fails") for file in left}
 
     def _git(self, words: Sequence[str], source: str, *, in_tree: bool = False) -> GitResult:
         repository = self._repository

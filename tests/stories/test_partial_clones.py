@@ -392,7 +392,7 @@ def test_filter_that_is_missing_or_fails_leaves_files_unknown(project: Project) 
     typed = bob.ok("claim T2")
     assert "tasks/T2.md on origin/main cannot be read (needs the filter rot" in typed.err
     git(bob.clone, "config", "filter.rot.smudge", "false")
-    assert "its filter fails" in bob.ok("claim T3").err
+    assert "has a filter that fails" in bob.ok("claim T3").err
     git(bob.clone, "config", "filter.rot.smudge", ROT)
     assert claimed(bob, "claim N1") == (7, "not_found"), "what failed was not kept"
     assert {x["why_not"] for x in tasks_of(bob) if x["resource"] == "T1"} == {None}
