@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from gitlease import engine
 from gitlease.core.edge import Progress
@@ -24,7 +25,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import State, holder_has, place, same_person
-from gitlease.core.ledger import Ledger
+from gitlease.core.ledger import Header, Ledger
 from gitlease.core.loss import lost_by, lost_in
 from gitlease.core.moves.holding import RETIRED, of_session, restore_hints
 from gitlease.core.moves.operations import (
@@ -652,18 +653,41 @@ def undo_rollback(session: LedgerSession) -> Reading:
     return confirmed(session, head)
 
 
-def move(session: LedgerSession, to: str) -> Reading:
+def move(session: LedgerSession, to: str, there: Callable[[], Header | None]) -> Reading:
     """End the ledger here, and go on with it at another place. Nothing is done if it moved already.
 
-    Raises PolicyRefused for whoever is not an admin, if there are any.
+    ``there`` reads the ledger at that place. Raises PolicyRefused for whoever is not an admin, if
+    there are any, and Invalid if a ledger is there that this one did not leave behind.
     """
     session.check_holder()
     former = session.store.place
     head = session.store.fetch(session.layer)
-    if head.ledger is not None and session.store.place == former:
-        change(session, "init", [MoveLedger(id=fresh_id(), actor=session.actor, to=to)])
-        head = session.store.fetch(session.layer)
-    return confirmed(session, head)
+    if head.ledger is None or session.store.place != former:
+        return confirmed(session, head)
+    # Before it ends here: beside another one it could not go on, and everybody were locked out.
+    found, own = there(), head.ledger.header.ledger_id
+    if found is not None and (found.ledger_id != own or found.moved_to is None):
+        what = "a copy of this ledger" if found.ledger_id == own else "another ledger"
+        raise Invalid(
+            f"the ledger cannot move there: {what} is at that place already",
+            hints=("remove its ref there first, if nobody uses it",),
+        )
+    session.settle()
+    op = MoveLedger(id=fresh_id(), actor=session.actor, to=to)
+
+    def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+        # Somebody else may move it meanwhile: then it must not move from there to there.
+        if session.store.place != former:
+            raise _Moved
+        return {layer: session.transaction.decided(head, [op]) for layer, head in heads.items()}
+
+    with suppress(_Moved):
+        session.transaction.carry_out_on([session.layer], decide, what="the move")
+    return confirmed(session, session.store.fetch(session.layer))
+
+
+class _Moved(Exception):
+    """The ledger has moved already; this leaves no verb."""
 
 
 def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo") -> None:
@@ -681,10 +705,9 @@ def _check_may_replace(session: LedgerSession) -> Snapshot | None:
     Else whoever deletes it could shut its admins out. Asked before what is known is given up, which
     is returned.
     """
-    store, layer, holder = session.store, session.layer, session.actor.holder
+    store, layer = session.store, session.layer
     known, missing = store.known(layer), None
-    ledger = None if known is None else known.ledger
-    if ledger is not None and _may_replace(ledger, holder):
+    if known is not None and known.ledger is not None and _may_replace(session, known.ledger):
         return known
     try:
         store.fetch(layer)
@@ -696,22 +719,27 @@ def _check_may_replace(session: LedgerSession) -> Snapshot | None:
         pass  # what is wrong otherwise is said next
     # A ledger that was moved is known where it went on.
     known = store.known(layer) or known
-    ledger = None if known is None else known.ledger
-    if missing is not None and ledger is not None and not _may_replace(ledger, holder):
+    if missing is not None and known is not None:
+        _check_replaces(session, known)
+    return known
+
+
+def _check_replaces(session: LedgerSession, deleted: Snapshot) -> None:
+    ledger = deleted.ledger
+    if ledger is not None and not _may_replace(session, ledger):
         raise PolicyRefused(
             "only the admins of the deleted ledger may make another one in its place, and "
-            f"{holder} is not one of them",
+            f"{session.actor.holder} is not one of them",
             hints=(
                 "they are " + ", ".join(ledger.header.policy.admins),
                 hint("one of them can bring it back: {}", "init", restore=True),
             ),
-        ) from missing
-    return known
+        )
 
 
-def _may_replace(ledger: Ledger, holder: str) -> bool:
+def _may_replace(session: LedgerSession, ledger: Ledger) -> bool:
     policy = ledger.header.policy
-    return not policy.admins or policy.is_admin(holder)
+    return not policy.admins or policy.is_admin(session.actor.holder)
 
 
 def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:

@@ -50,6 +50,8 @@ class OtherPlaces:
 
     def carry(self, layer: str) -> None:
         """Bring along the changes that are on their way, now that the same ledger is here."""
+        if self.last in ("", self.key):
+            return
         for kind in CHANGES:
             old, new = (os.path.join(self.folder, x, layer, kind) for x in (self.last, self.key))
             with contextlib.suppress(OSError):

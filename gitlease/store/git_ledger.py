@@ -185,6 +185,7 @@ class RefLedgerStore:
     ) -> Snapshot:
         """Use a ledger where it was moved to from now on; makes it there if nobody has yet."""
         layer, to = last.layer, str(ledger.header.moved_to)
+        is_late = self._with_repairs(lambda: self._is_late(last))
         new, former = follow(to), self.place
         self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
         self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
@@ -204,7 +205,7 @@ class RefLedgerStore:
             # Its last state there is the whole of it, so whoever comes first may go on from it.
             operations: list[Operation] = [OpenMoved(id=fresh_id(), actor=self.opener, at=to)]
             moment = Moment(now=self.clock.now(), seen=last.seen)
-            if self._is_late(last):
+            if is_late:
                 # Somebody may have gone on there, and it was deleted since.
                 if not self.reopens:
                     raise Unavailable(
@@ -223,7 +224,8 @@ class RefLedgerStore:
                             ),
                         ),
                     )
-                back = Restore(id=fresh_id(), actor=self.opener, above=0, waits=True)
+                above = ledger.header.token
+                back = Restore(id=fresh_id(), actor=self.opener, above=above, waits=True)
                 operations.append(back)
             decided = decide(ledger, operations, moment)
             change = Change(base=last, decided=decided, what="the move")
@@ -237,20 +239,25 @@ class RefLedgerStore:
                 hints=("try again", hint("or finish the move: {}", "init", move=True)),
             )
         new.opened()
-        return self._fetch(layer)
+        head = self._fetch(layer)
+        self._elsewhere.carry(layer)
+        return head
 
     def _is_late(self, last: Snapshot) -> bool:
         """True if the last step at a former place is so old that another has followed it since."""
         step = next(self.storage.history(last.version), None)
         times = [] if step is None else [x.at for x in step.events if x.kind == MOVED]
-        return not times or self.clock.now().wall_ms - max(times) > LATE
+        return not times or abs(self.clock.now().wall_ms - max(times)) > LATE
 
     def _fetch(self, layer: str, there: str = "") -> Snapshot:
         try:
             return self._with_repairs(lambda: self._fetched(layer, there))
         except Rollback as error:
             if isinstance(error, AnotherLedger) and layer == GLOBAL_LAYER:
-                remote_has = self._there(layer)
+                remote_has, before = self._there(layer), self.load(layer) or self._former(layer)
+                if before and _id_of(remote_has) == before.ledger_id:
+                    # Restored since the first answer, so it is compared with what was seen.
+                    return self._with_repairs(lambda: self._fetched(layer))
                 if self._admission.recorded() and self._admission.doubt(remote_has) is None:
                     self.state(layer).forget()  # it was read at a fork, or before a move
                     self._confirmed.add(layer)
@@ -506,6 +513,8 @@ class RefLedgerStore:
                 decided and first_after(self.storage, decided, head.version) is None
             ):
                 return Fate.LOST
+        if fate is Fate.UNDECIDED and head.ledger.header.revision < pending.base_revision:
+            return Fate.UNKNOWN  # another ledger has taken the place of that which may have it
         if fate is not Fate.UNKNOWN:
             return fate
         told = operations_since(self.storage, pending.expected, head.version)
@@ -861,6 +870,10 @@ def is_left(storage: Storage, there: Ledger, version: str, last: Snapshot) -> bo
     old, now = there.header, last.ledger.header
     same = old.ledger_id == now.ledger_id and old.revision < now.revision
     return same and first_after(storage, version, last.version) is not None
+
+
+def _id_of(head: Snapshot) -> str:
+    return "" if head.ledger is None else head.ledger.header.ledger_id
 
 
 def _lets_go(before: Lease | Damage, now: Lease | Damage) -> bool:

@@ -18,6 +18,7 @@ from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
+from gitlease.core.ledger import Header
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
@@ -32,6 +33,7 @@ from gitlease.settings.places import (
     USUAL_STATE,
     Located,
     MainPlace,
+    Values,
     deciding_remotes,
     is_decided_by_main,
     keep_used,
@@ -417,17 +419,8 @@ class LedgerPlace:
                     + (f": {main.why}" if main.why else ""),
                     hints=("git fetch",),
                 )
-        now = moved(located, values)
-        # Other layers than the configured one keep their names.
-        layers = {located.values[LAYER]: str(values[LAYER])}
-        layer = layers.get(self.layer, self.layer)
-        place = replace(
-            self,
-            settings=now.settings,
-            location=resolve_remote(now.settings, self.repository),
-            layer=layer,
-            located=now,
-        )
+        place, layers = self._place_at(located, values)
+        layer = place.layer
         if (place.place_name, layer) == (former.place_name, former.layer):
             raise Invalid(
                 f"the ledger was moved to {named}, and this clone's own settings name the former "
@@ -453,6 +446,25 @@ class LedgerPlace:
             opened=lambda: place._remember(moved=True),
         )
         return new, place
+
+    def _place_at(self, located: Located, values: Values) -> tuple[LedgerPlace, Mapping[str, str]]:
+        """The place that these values name, and how layers are called there."""
+        now = moved(located, values)
+        # Other layers than the configured one keep their names.
+        layers = {located.values[LAYER]: str(values[LAYER])}
+        location = resolve_remote(now.settings, self.repository)
+        layer = layers.get(self.layer, self.layer)
+        place = replace(self, settings=now.settings, location=location, layer=layer, located=now)
+        return place, layers
+
+    def header_at(
+        self, located: Located, values: Values, layer: str, *, time_limit: float
+    ) -> Header | None:
+        """The header of the ledger that a layer has at another place; None if there is none."""
+        place, layers = self._place_at(located, values)
+        refs = place.refs(time_limit=time_limit, layers=layers, objects=self.objects)
+        version = refs.fetch(layer)
+        return None if version is None else refs.read(layer, version)[0]
 
     @property
     def _elsewhere(self) -> stores.OtherPlaces | None:

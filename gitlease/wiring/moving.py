@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gitlease import engine, wiring
 from gitlease import store as stores
 from gitlease.core.errors import Invalid, UsageError
@@ -45,5 +47,6 @@ def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
         session = workspace.in_layer(layer).ledger
         if isinstance(session.store, stores.RefLedgerStore):
             session.store.reopens = True
-        reading = acts.move(session, to)
+        there = partial(place.header_at, located, target, layer, time_limit=limit)
+        reading = acts.move(session, to, there)
     return reading
