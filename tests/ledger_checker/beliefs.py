@@ -10,6 +10,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ledger_checker.form import person
+from ledger_checker.losses import (
+    PUT_BACK,
+    RESTORED,
+    WAIT_ENDED,
+    Line,
+    Losses,
+    check_open,
+)
 from ledger_checker.moves import (
     Broken,
     check_header,
@@ -37,30 +45,6 @@ ENDS = frozenset({"released", "completed", "revoked", "run_out", "parked"})
 OWN_EVENTS = frozenset({"renewed", "extended", "released", "parked", "run_out", "bound", "unbound"})
 
 
-class Line:
-    """The moves of the ref from the first on: one past, of which a rollback makes another."""
-
-    def __init__(self, moves: Sequence[tuple[str, frozenset[str], frozenset[str]]] = ()) -> None:
-        self.moves = list(moves)
-        self.places = {version: n for n, (version, _, _) in enumerate(self.moves)}
-        self.operations = {op for _, ops, _ in self.moves for op in ops}
-        self.gone = {lease for _, _, gone in self.moves for lease in gone}
-
-    def add(self, version: str, operations: Iterable[str], gone: Iterable[str]) -> None:
-        move = version, frozenset(operations), frozenset(gone)
-        self.places[version] = len(self.moves)
-        self.moves.append(move)
-        self.operations |= move[1]
-        self.gone |= move[2]
-
-    @property
-    def last(self) -> str:
-        return self.moves[-1][0]
-
-    def until(self, version: str) -> Line:
-        return Line(self.moves[: self.places[version] + 1])
-
-
 class Checker:
     """Watches one ledger and the runs that work on it; raises Broken.
 
@@ -75,7 +59,8 @@ class Checker:
     ) -> None:
         self.remote, self.runs, self.ties = remote, runs, Ties(true_wall)
         self.common_clock = true_wall is not None
-        self.line, self.forked = Line(), False
+        self.true_wall = true_wall
+        self.line, self.forked, self.is_deleted = Line(), False, False
         self.granted: dict[str, str] = {}  # by lease id the command that asked for it
         self.senders: dict[str, tuple[str, bool]] = {}  # by operation its command; if it grants
         self.landed: set[str] = set()  # commands of which something was carried out
@@ -84,34 +69,45 @@ class Checker:
         self.excused: set[str] = set()
         self.effects: dict[str, tuple[int, str, str]] = {}
         self.held = 0
+        self.losses = Losses()
         self._rivals: list[tuple[Run, Lease, Run, Lease]] = []
 
     # --- the ref ----------------------------------------------------------------------------------
 
     def moved(self, version: str, before: Step | None, after: Step, there: str) -> None:
         """The ref, which was at ``there``, went from a state to the next."""
-        if there and self.remote.steps[there] is not before:
+        if self.is_deleted:
+            self._is_there_again(before, after)
+        elif self.line.moves and before is not self.remote.steps[self.line.last]:
             raise Broken("S1: a move replaced a state that it was not decided on")
         was = None if before is None else before.header
         fresh = check_header(was, after.header, self.line.operations)
         old = {} if before is None else {x.lease_id: x for x in before.leases.values()}
         new = {x.lease_id: x for x in after.leases.values()}
         changed = [x for nonce, x in new.items() if old.get(nonce) is not x]
-        granted = [x for x in changed if x.lease_id not in old]
+        back = {e.token for e in after.events if e.kind == PUT_BACK}
+        granted = [x for x in changed if x.lease_id not in old and x.token not in back]
         check_tokens(was, granted)
+        check_open(was, after, granted, self.true_wall)
+        self.losses.moved(after, [x for x in changed if x.token in back], changed)
         for lease in granted:
             if lease.lease_id in self.line.gone:
                 raise Broken(f"S6: the lease of {lease.resource} came back from the dead")
             self.granted[lease.lease_id] = lease.branch or ""
         gone = [x for nonce, x in old.items() if nonce not in new]
         self._check_events(after, [x for x in changed if x.lease_id in old])
-        self.ties.moved(after, old, changed, gone)
+        self.ties.moved(after, old, [x for x in changed if x.token not in back], gone)
         self.carried |= {x.lease_id for x in changed if x.renewals and x.lease_id in old}
         for lease in self.ties.intruded:
             if (run := self._believer(lease)) is not None:
                 raise Broken(f"S7: {run.name} holds {lease.resource}, which another run ended")
-        self._note_operations(fresh, wrote=any(x.operation not in self.ties.along for x in changed))
+        own = (x for x in changed if x.operation not in self.ties.along and x.token not in back)
+        self._note_operations(fresh, wrote=any(own))
         self.line.add(version, fresh, (x.lease_id for x in gone))
+        if any(e.kind == RESTORED for e in after.events):
+            self.losses.again = version
+        if any(e.kind == WAIT_ENDED for e in after.events):
+            self._waive()
         ended = {e.token for e in after.events if e.kind in ENDS}
         self.excused |= {x.lease_id for x in old.values() if x.token in ended}
         if self.forked:
@@ -194,6 +190,44 @@ class Checker:
                     return run
         return None
 
+    # --- a ledger that was deleted --------------------------------------------------------------
+
+    def deleted(self) -> None:
+        """The ref is gone, with all that stands in it."""
+        self.losses.lines.append(self.line)
+        self.is_deleted = True
+
+    def _is_there_again(self, before: Step | None, after: Step) -> None:
+        """It is restored as somebody has seen it, or a new one takes its place."""
+        self.is_deleted, left = False, self.line
+        self.losses.check_again(before, after)
+        version = "" if before is None else after.parent
+        lines = (x for x in reversed(self.losses.lines) if version in x.places)
+        self.line = next(lines).until(version) if version else Line()
+        for lease in before.leases.values() if before is not None else ():
+            # Whoever knows that a lease of theirs has ended must not go on with it (S6).
+            ended = next((n for n, x in enumerate(left.moves) if lease.lease_id in x[2]), None)
+            if ended is not None and self._all_know(lease, left, ended):
+                self.excused.discard(lease.lease_id)
+
+    def _all_know(self, lease: Lease, line: Line, place: int) -> bool:
+        """Whether every clone of a holder has seen a move of the ref."""
+        of = {run.machine for run in self.runs if same_person(run.actor.holder, lease.holder)}
+        return all(x.seen and line.places.get(x.seen.version, -1) >= place for x in of)
+
+    def knows_all(self, version: str) -> bool:
+        """Whether a version of the line comes after its last restoration."""
+        places, again = self.line.places, self.losses.again
+        return version in places and (not again or places[version] >= places[again])
+
+    def _waive(self) -> None:
+        """An admin says that nobody has a lease that the ledger lacks: who has one is excused."""
+        for machine in {run.machine for run in self.runs}:
+            if machine.seen is None or machine.seen.version not in self.line.places:
+                lost = {x.lease_id for run in machine.runs for x in run.own}
+                self.losses.waived += len(lost - self.excused)
+                self.excused |= lost
+
     # --- rollbacks --------------------------------------------------------------------------------
 
     def rolled_back(self, version: str) -> Line:
@@ -218,7 +252,10 @@ class Checker:
     def learned(self, machine: Machine) -> None:
         """A machine knows another head, or has its clocks changed: who believes what now?"""
         known = machine.disk.load()
-        self._check_goes_on(machine, known)
+        if known is not None and self.remote.steps[known.version].header.moved_to is not None:
+            known = None  # what has ended there tells nobody what they have
+        else:
+            self._check_goes_on(machine, known)
         has = machine.believing()
         for run in machine.runs:
             run.own = [] if known is None else self._answering(run, known.version)
@@ -244,6 +281,10 @@ class Checker:
         """
         seen, machine.seen, places = machine.seen, known, self.line.places
         if seen is None or known is None or seen.version == known.version:
+            return
+        if seen.version not in places and self.losses.had(seen.version):
+            if not self.knows_all(known.version):
+                raise Broken(f"rollback: {machine.name} took what was lost for the newest")
             return
         lost = seen.version not in places and (bool(seen.renewed) or seen.decision not in places)
         if known.revision <= seen.revision or (known.version in places and lost):

@@ -273,4 +273,29 @@ LEDGERS = {
         "        return Cause.TROUBLE if kind is Rejection.TROUBLE else Cause.REFUSED",
         "        return Cause.REFUSED",
     ),
+    "the wait of a restored ledger skipped": (
+        "closed_until=max(until, header.closed_until or 0),",
+        "closed_until=now,",
+    ),
+    "an epoch that another restoration could have taken": (
+        "        epoch=first // EPOCH_SIZE,\n        sequence=first % EPOCH_SIZE,\n",
+        "",
+    ),
+    "live leases forgotten on a move": (
+        "    header = replace(ledger.header, moved_to=None)\n",
+        "    for lease in [*ledger.every_lease()]:\n        ledger = ledger.remove(lease)\n"
+        "    header = replace(ledger.header, moved_to=None)\n",
+    ),
+    "a ledger that moved and was deleted begun again": (
+        "if not is_open and not lately and not self.finishes_move:",
+        "if not is_open and not last.version:",
+    ),
+    "a ledger that moved already moved from its new place": (
+        "        if session.store.place != former:\n            raise _Moved",
+        "        if not former:\n            raise _Moved",
+    ),
+    "what was seen forgotten between two looks": (
+        "if before and _id_of(remote_has) == before.ledger_id:",
+        "if before and _id_of(remote_has) == before.version:",
+    ),
 }

@@ -86,7 +86,7 @@ class Commands:
 
     def __init__(self, host: Host) -> None:
         self._host, self._dice = host, host.dice
-        self._verbs: dict[str, Callable[[Process], Answer | Reading]] = {
+        self.verbs: dict[str, Callable[[Process], Answer | Reading]] = {
             "claim": self._claim,
             "claim a task": self._claim_a_task,
             "run": self._run,
@@ -113,7 +113,7 @@ class Commands:
         if what is not None:
             options = ClaimOptions(ttl=self._dice.choice(TTLS))
             return claim.claim(self._session(process), [what], options)
-        return self._verbs[process.verb](process)
+        return self.verbs[process.verb](process)
 
     def _session(self, process: Process) -> LedgerSession:
         return self._host.session(process)

@@ -10,6 +10,7 @@ from ledger_checker.moves import Broken
 from simulation.weather import Weather
 from simulation.world import World
 
+from gitlease.core import replace
 from gitlease.engine import transaction
 from gitlease.engine import wait as head_watcher
 
@@ -35,6 +36,8 @@ def life(
         rollbacks=dice.choice((0.0, 0.0, 0.003)),
         drift=0.19 if drifting else 0.004,
     )
+    if random.Random(f"upheavals {seed}").random() < 0.25:
+        drawn = replace(drawn, upheavals=0.05, rollbacks=0.0, drift=0.004)
     world = World(seed, observed=observed, weather=weather or drawn)
     policy = {
         "ttl_max": "10m",

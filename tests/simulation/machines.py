@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from support.memory import MemoryClone, MemoryState
 
 from gitlease.core import JSON, MS, Actor, Grant, Instant, Lease, Moment, holder_has
 from gitlease.engine import Pending, Wish
+from gitlease.git.files import Notes, Table
 from gitlease.store import Known, lease_file
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
@@ -91,12 +92,27 @@ class OwnClock:
         self.boots, self.booted_at, self._read = self.boots + 1, self.host.true, None
 
 
+class MemoryNotes(Notes):
+    """The notes of a clone without their file."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self._tables: dict[str, Table] = defaultdict(dict)
+
+    def read(self) -> dict[str, Table]:
+        return self._tables
+
+    def change(self, change: Callable[[dict[str, Table]], object]) -> bool:
+        change(self._tables)
+        return True
+
+
 class Disk(MemoryState):
     """What a clone keeps of its ledger, as its processes write it and a power failure leaves it."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, place: str = LAYER) -> None:
         super().__init__()
-        self.host = host
+        self.host, self.place, self.notes = host, place, MemoryNotes()
         self.machine: Machine | None = None
         self._writer: dict[str, str] = {}  # by operation the process that is busy with it
         self._asker: dict[str, str] = {}  # and by what is asked the process that asks it
@@ -129,6 +145,8 @@ class Disk(MemoryState):
         before = self._known
         super().save(known)
         self._wrote("known", lambda: setattr(self, "_known", before))
+        if self.machine is not None:
+            self.machine.uses(self.place)
         if before is None or before != self._known:
             self._learned()
         self.host.outside("after known is written")
@@ -166,6 +184,13 @@ class Disk(MemoryState):
             if writer in ("", mine) or not self.host.is_alive(writer):
                 found.append(pending)
         return found
+
+    def takes_over(self, other: Disk) -> None:
+        """Bring along the changes that were on their way at another place."""
+        for first, pending in [*other._pending.items()]:
+            self._pending[first] = pending
+            self._writer[first] = other._writer.get(first, "")
+            del other._pending[first]
 
     def power_fails(self, dice: random.Random) -> str:
         """Undo some of the last writes, and tear one file; says what was lost."""
@@ -210,10 +235,39 @@ class Machine:
     alive: list[Job] = field(default_factory=list)  # runs that have not given back their leases
     busy: int = 0
     seen: Known | None = None  # the last head that it took for the newest
+    place: str = LAYER  # where its next command looks for the ledger
+    going: str = LAYER  # and where it was led last
+    used: str = LAYER  # where it has used the ledger last
 
     def __post_init__(self) -> None:
         self.disk.machine = self
         self.clone = MemoryClone(lambda: self.disk)
+        self._disks = {self.disk.place: self.disk}
+
+    def disk_at(self, place: str) -> Disk:
+        """What it keeps of the ledger at a place."""
+        if place not in self._disks:
+            self._disks[place] = Disk(self.disk.host, place)
+            self._disks[place].machine = self
+            self._disks[place].notes = self.disk.notes
+        return self._disks[place]
+
+    def goes_to(self, place: str, *, at_once: bool) -> None:
+        """A process is led to another place: it is remembered now, or with the first head there."""
+        self.going = place
+        if at_once:
+            self._goes()
+
+    def uses(self, place: str) -> None:
+        """A head was read at a place, or written there, perhaps by a process that missed a move."""
+        if place == self.going:
+            self._goes()
+            self.used = place
+
+    def _goes(self) -> None:
+        if self.place != self.going:
+            self.place, self.disk = self.going, self.disk_at(self.going)
+            self.disk.host.learned(self)
 
     def believing(self) -> Callable[[Lease], bool]:
         """Whether the product takes a lease for its holder's at this instant, by all it knows."""

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ledger_checker.beliefs import Checker, Line
+from ledger_checker.beliefs import Checker
+from ledger_checker.losses import Line
 from simulation.machines import LAYER
 from support.memory import MemoryRemote
 
@@ -38,6 +39,7 @@ class Server(MemoryRemote):
         self.around = around
         self.lagging, self.behind = 0.0, 12
         self._left: Line | None = None
+        self.places: dict[str, str] = {}  # by version the ref at which it was
 
     def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Swapped:
         self.around.outside("before a push")
@@ -69,12 +71,13 @@ class Server(MemoryRemote):
         self.around.outside(f"before a {kind}")
         found = super()._answer(kind, layer)
         self.around.outside(f"after a {kind}")
-        past = self.around.checker.line.moves
         if found and not self.rolled_back and self.around.dice.random() < self.lagging:
+            moves = self.around.checker.line.moves
+            past = [version for version, _, _ in moves if self.places[version] == layer]
             back = self.around.dice.randint(1, self.behind)
             if back < len(past):
                 self.around.faults["lagging replica"] += 1
-                return past[len(past) - 1 - back][0]
+                return past[len(past) - 1 - back]
         return found
 
     def _move(self, moves: Iterable[Move]) -> bool:
@@ -82,6 +85,15 @@ class Server(MemoryRemote):
         there = {move.layer: self.refs.get(move.layer, "") for move in moves}
         moved = super()._move(moves)
         for move in moves if moved else ():
-            before = self.steps[move.expected] if move.expected else None
-            self.around.checker.moved(move.new, before, self.steps[move.new], there[move.layer])
+            after, base = self.steps[move.new], move.expected
+            if not base or self.steps[base].header.moved_to is not None:
+                base = after.parent  # a ledger that is there again, or goes on at another place
+            self.places[move.new] = move.layer
+            before = self.steps[base] if base else None
+            self.around.checker.moved(move.new, before, after, there[move.layer])
         return moved
+
+    def delete(self, place: str) -> None:
+        """Delete the ref at a place, as anybody who may push can."""
+        self.around.checker.deleted()
+        self.force(place, "")

@@ -10,6 +10,7 @@ class Weather:
     """How bad it is. Probabilities are of one request, one command or one disturbance.
 
     ``drift``: how far the boot clocks are off, as a part of one; within what the policy allows.
+    ``upheavals``: of each step, that the ledger is deleted, or is to move.
     """
 
     faults: float = 0.25
@@ -20,3 +21,4 @@ class Weather:
     lagging: float = 0.0
     rollbacks: float = 0.0
     drift: float = 0.004
+    upheavals: float = 0.0

@@ -18,9 +18,11 @@ from ledger_checker.moves import Broken
 from simulation.commands import DAY, HOLDING, NAMES, TASKS, VERBS, Commands, Files
 from simulation.jobs import Jobs
 from simulation.machines import LAYER, START, Disk, Job, Killed, Machine, OwnClock, Process, Run
+from simulation.places import store_at
 from simulation.server import Server
+from simulation.upheavals import Upheavals
 from simulation.weather import Weather
-from support.memory import Fault, memory_ledger_store
+from support.memory import Fault
 from support.session import NoInbox
 
 from gitlease.core import (
@@ -44,6 +46,7 @@ from gitlease.engine import (
     acts,
     claim,
 )
+from gitlease.store import RefLedgerStore
 
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
     (("p1", "run-0", True), ("p1", "run-2", False)),
@@ -77,14 +80,15 @@ class World:
         self.remote.during = self._during
         self.machines = [self._machine(n, who) for n, who in enumerate(CLONES)]
         self.runs = [run for machine in self.machines for run in machine.runs]
-        self.checker = Checker(self.remote, self.runs, None if observed else self._true_wall)
+        self.checker = Checker(self.remote, self.runs, None if observed else self.true_wall)
         self.people = [*self.runs]
         self.commands, self.jobs = Commands(self), Jobs(self)
         self.calm = False
         self.done = 0
         self._running: list[Process] = []
         self._asking: dict[str, Process] = {}  # by operation, who had others asked to carry it out
-        self._depth = self._turns = 0
+        self._depth = self.turns = 0
+        self.upheavals = Upheavals(self, self.commands)
         self._back_at = 0.0
         self._numbers = itertools.count(1)
         self._free: list[tuple[float, int, Run, Resource]] = []
@@ -92,7 +96,8 @@ class World:
     def _machine(self, n: int, people: tuple[tuple[str, str | None, bool], ...]) -> Machine:
         dice, far = self.dice, 7_200.0 if self.observed else 28.0
         drift, steady = self.weather.drift, not (self.observed and n % 2 == 0)
-        wild = self.observed and not steady
+        # The wait of a restored ledger ends by the wall clock: none may be off by days.
+        wild = self.observed and not steady and not self.weather.upheavals
         clock = OwnClock(
             self,
             wall_offset=dice.uniform(-far, far),
@@ -107,7 +112,7 @@ class World:
             machine.runs.append(Run(f"{machine.name} {session or who}", machine, actor))
         return machine
 
-    def _true_wall(self) -> float:
+    def true_wall(self) -> float:
         return (START + self.true) * MS
 
     # --- time passes ------------------------------------------------------------------------------
@@ -131,6 +136,8 @@ class World:
                 self._roll_back()
             if self._depth < 3 and dice.random() < 0.3:
                 self.act()
+            if self.weather.upheavals and 0 < self._depth < 3 and dice.random() < 0.1:
+                self.upheavals.happen()
 
     def _claim_again(self) -> None:
         """Whoever was refused claims at the very instant at which it was told to."""
@@ -206,6 +213,8 @@ class World:
         """The ledger is made while the network is well, and nobody disturbs."""
         with self._calm():
             acts.set_policy(self.session(Process("", self.runs[0])), policy)
+        if self.weather.upheavals:
+            self.upheavals.recorded = self.upheavals.header.ledger_id
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -214,6 +223,8 @@ class World:
                 self._bring_back()
             if self.dice.random() < 0.012 and not self.remote.rolled_back:
                 self.days_pass()
+            if self.weather.upheavals:
+                self.upheavals.happen()
             self.act()
 
     def act(self) -> None:
@@ -251,13 +262,13 @@ class World:
 
     def _roll_back(self) -> None:
         self.remote.roll_back(self.dice.randint(1, 10))
-        self._turns += self.remote.rolled_back
+        self.turns += self.remote.rolled_back
         self.faults["rollback"] += self.remote.rolled_back
         self._back_at = self.true + self.dice.uniform(5, 300)
 
     def _bring_back(self) -> None:
         """Bring back what was there; who worked on the other past takes a fresh clone."""
-        self._turns += 1
+        self.turns += 1
         line = self.remote.bring_back()
         for machine in self.machines:
             known = machine.disk.load()
@@ -274,7 +285,7 @@ class World:
     ) -> str:
         """Carry out one command as a process of its own; ``ok`` or the code of its refusal."""
         number = f"command-{next(self._numbers)}"
-        process = Process(number, run, began=self._turns, verb=verb, job=job)
+        process = Process(number, run, began=self.turns, verb=verb, job=job)
         if self.dice.random() < self.weather.kills:
             process.steps_left = self.dice.randint(0, 8)
         machine = run.machine
@@ -297,7 +308,7 @@ class World:
             machine.busy, self._depth = machine.busy - 1, self._depth - 1
         self.outcomes[number] = outcome
         self.done += 1
-        if self.remote.rolled_back or process.began != self._turns:
+        if self.remote.rolled_back or process.began != self.turns:
             self.shaken.add(number)
         if outcome == "killed" and process.job is not None:
             self.jobs.dies(process.job)
@@ -320,7 +331,7 @@ class World:
             actor = replace(actor, session=None, session_explicit=False)
         process.session = actor.session
         return LedgerSession(
-            memory_ledger_store(self.remote, clock=clock, clone=process.run.machine.clone),
+            self._store(process.run),
             clock=clock,
             actor=replace(actor, branch=process.number or None),
             layer=LAYER,
@@ -331,9 +342,18 @@ class World:
             dice=self.dice,
         )
 
+    def _store(self, run: Run) -> RefLedgerStore:
+        return store_at(
+            self.remote,
+            run.machine,
+            opener=run.actor,
+            recorded=lambda: self.upheavals.recorded,
+            at_once=lambda: self.dice.random() < 0.5,
+        )
+
     def given_back(self, process: Process, grants: Sequence[Grant]) -> None:
         # A replica that lags may say that nothing is bound yet, and then there is nothing to do.
-        went_back = self.remote.rolled_back or process.began != self._turns
+        went_back = self.remote.rolled_back or process.began != self.turns
         if not went_back and not self.weather.lagging:
             self.checker.given_back(grants)
 
@@ -353,7 +373,13 @@ class World:
     def _calm(self) -> Iterator[None]:
         weather, depth = self.weather, self._depth
         self.weather = replace(
-            weather, faults=0.0, kills=0.0, disturbed=0.0, suspended=0.0, rollbacks=0.0
+            weather,
+            faults=0.0,
+            kills=0.0,
+            disturbed=0.0,
+            suspended=0.0,
+            rollbacks=0.0,
+            upheavals=0.0,
         )
         self.remote.lagging, self._depth = 0.0, 9  # nobody acts by himself
         self.calm = True
@@ -369,7 +395,10 @@ class World:
         self.remote.pushes.clear()
         self.remote.fetches.clear()
         self.remote.arrive()
+        upheavals = self.weather.upheavals
         with self._calm():
+            if upheavals:
+                self.upheavals.settle()
             for job in [x for machine in self.machines for x in machine.alive if not x.dead]:
                 self.jobs.give_back(job)
             for run in self.people:

@@ -1,0 +1,116 @@
+"""The places of a ledger: one ref of the remote each, and what a clone keeps of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from simulation.machines import LAYER, Machine
+from support.memory import MemoryRefs, MemoryRemote
+
+from gitlease.core import Actor, Invalid, WorkPush, dataclass, replace
+from gitlease.engine import Swapped
+from gitlease.store import Known, Move, NewPlace, OtherPlaces, RefLedgerStore, RemoteFacts
+
+MOVED = "moved"
+PLACES = (LAYER, MOVED)  # the refs of the remote; the layer is called the same everywhere
+
+
+def word_of(ref: str) -> str:
+    """A place as a ledger names it."""
+    return f"- refs/{ref} {LAYER}"
+
+
+def ref_of(word: str) -> str:
+    """The ref of a place as a ledger names it. Raises Invalid."""
+    for ref in PLACES:
+        if word == word_of(ref):
+            return ref
+    raise Invalid(f"the ledger was moved to {word}, which is no place")
+
+
+class RefsAt(MemoryRefs):
+    """The storage at one place: the layer is another ref there."""
+
+    def __init__(self, remote: MemoryRemote, ref: str) -> None:
+        super().__init__(remote)
+        self._ref = ref
+
+    def fetch(self, layer: str, known: str = "") -> str | None:
+        return super().fetch(self._ref)
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        found = super().peek([self._ref])
+        return dict.fromkeys(layers, found[self._ref]) if found else {}
+
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
+        return super().swap([replace(move, layer=self._ref) for move in moves], work)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere(OtherPlaces):
+    """What a clone knows at its other places. ``last`` is the one that it used before."""
+
+    machine: Any = None
+
+    def known(self, layer: str) -> Iterator[tuple[str, Known]]:
+        for ref in PLACES:
+            known = self.machine.disk_at(ref).load() if ref != self.key else None
+            if known is not None:
+                yield ref, known
+
+    def former(self, layer: str) -> Known | None:
+        known: Known | None = None
+        if self.last != self.key:
+            known = self.machine.disk_at(self.last).load()
+        return known
+
+    def carry(self, layer: str) -> None:
+        if self.last != self.key:
+            self.machine.disk_at(self.key).takes_over(self.machine.disk_at(self.last))
+
+
+def store_at(
+    remote: MemoryRemote,
+    machine: Machine,
+    *,
+    opener: Actor,
+    recorded: Callable[[], str | None],
+    at_once: Callable[[], bool],
+) -> RefLedgerStore:
+    """The ledger as one process of a clone knows it, wherever it was moved to.
+
+    ``recorded`` is the id that the settings on the default branch record. ``at_once``: whether a
+    clone that is led to another place remembers that before it has read anything there.
+    """
+    here = machine.place
+
+    def facts() -> RemoteFacts:
+        return RemoteFacts(recorded=recorded)
+
+    def elsewhere(ref: str) -> Elsewhere:
+        return Elsewhere(key=ref, last=machine.used, machine=machine)
+
+    def follow(word: str) -> NewPlace:
+        nonlocal here
+        ref = ref_of(word)
+        if ref == here:
+            raise Invalid("the ledger was moved to the place where it is")
+        before, here = elsewhere(ref), ref
+        machine.goes_to(ref, at_once=at_once())
+        refs = RefsAt(remote, ref)
+        return NewPlace(refs, lambda _: machine.disk_at(ref), ref, facts(), refs, before)
+
+    first, refs = here, RefsAt(remote, here)
+    store = RefLedgerStore(
+        refs,
+        lambda _: machine.disk_at(first),
+        machine.clock,
+        here,
+        facts=facts(),
+        beside_work=refs,
+        elsewhere=elsewhere(here),
+        follow=follow,
+    )
+    store.opener = opener
+    return store

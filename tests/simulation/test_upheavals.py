@@ -1,0 +1,44 @@
+"""The invariants where a whole ledger is deleted, restored, replaced and moved, by random lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from simulation.lives import life
+from simulation.weather import Weather
+
+from gitlease.core import replace
+
+ROUGH = Weather(faults=0.2, kills=0.05, disturbed=0.03, lagging=0.05, upheavals=0.1)
+
+
+@pytest.mark.default
+@pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
+def test_the_invariants_hold_when_a_ledger_is_deleted_and_moved(observed: bool) -> None:
+    world = life(3, observed=observed, weather=ROUGH, steps=30)
+    assert world.faults["deletion"] + world.faults["main names another place"] > 1
+
+
+@pytest.mark.slow
+def test_upheavals_have_something_of_everything() -> None:
+    faults, back, waived = Counter[str](), 0, 0
+    for seed in range(8):
+        world = life(seed, weather=ROUGH, steps=150)
+        faults += world.faults
+        back += world.checker.losses.put_back
+        waived += world.checker.losses.waived
+    assert faults.keys() >= {"deletion", "restore", "restore now", "new ledger"}
+    assert faults["main names another place"] > 5
+    assert back
+    assert waived
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operations", [5_000, pytest.param(50_000, marks=pytest.mark.nightly)])
+def test_the_invariants_hold_through_many_upheavals(operations: int) -> None:
+    done, seed = 0, 900_000
+    while done < operations:
+        often = (0.03, 0.1, 0.3)[seed % 3]
+        done += life(seed, weather=replace(ROUGH, upheavals=often), steps=150).done
+        seed += 1
