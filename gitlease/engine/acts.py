@@ -27,7 +27,8 @@ from gitlease.core.instant import format_duration
 from gitlease.core.lease import State, holder_has, place, same_person
 from gitlease.core.ledger import Header, Ledger
 from gitlease.core.loss import lost_by, lost_in
-from gitlease.core.moves.holding import RETIRED, of_session, restore_hints
+from gitlease.core.moves.closing import check_admin
+from gitlease.core.moves.holding import RETIRED, of_session, restore_hint
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
@@ -691,12 +692,8 @@ class _Moved(Exception):
 
 
 def _check_may_restore(session: LedgerSession, ledger: Ledger, way: str = "undo") -> None:
-    policy, holder = ledger.header.policy, session.actor.holder
-    if policy.admins and not policy.is_admin(holder):
-        raise PolicyRefused(
-            f"only the ledger's admins may {way} its rollback, and {holder} is not one of them",
-            hints=restore_hints(policy, way),
-        )
+    deed = f"{way} its rollback"
+    check_admin(ledger.header.policy, session.actor.holder, deed, restore_hint(way))
 
 
 def _check_may_replace(session: LedgerSession) -> Snapshot | None:
@@ -707,7 +704,8 @@ def _check_may_replace(session: LedgerSession) -> Snapshot | None:
     """
     store, layer = session.store, session.layer
     known, missing = store.known(layer), None
-    if known is not None and known.ledger is not None and _may_replace(session, known.ledger):
+    policy = known.ledger.header.policy if known and known.ledger else None
+    if policy is not None and (not policy.admins or policy.is_admin(session.actor.holder)):
         return known
     try:
         store.fetch(layer)
@@ -725,21 +723,14 @@ def _check_may_replace(session: LedgerSession) -> Snapshot | None:
 
 
 def _check_replaces(session: LedgerSession, deleted: Snapshot) -> None:
-    ledger = deleted.ledger
-    if ledger is not None and not _may_replace(session, ledger):
-        raise PolicyRefused(
-            "only the admins of the deleted ledger may make another one in its place, and "
-            f"{session.actor.holder} is not one of them",
-            hints=(
-                "they are " + ", ".join(ledger.header.policy.admins),
-                hint("one of them can bring it back: {}", "init", restore=True),
-            ),
+    if deleted.ledger is not None:
+        check_admin(
+            deleted.ledger.header.policy,
+            session.actor.holder,
+            "make another one in its place",
+            hint("one of them can bring it back: {}", "init", restore=True),
+            who="the admins of the deleted ledger",
         )
-
-
-def _may_replace(session: LedgerSession, ledger: Ledger) -> bool:
-    policy = ledger.header.policy
-    return not policy.admins or policy.is_admin(session.actor.holder)
 
 
 def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:

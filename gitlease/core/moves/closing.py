@@ -1,4 +1,4 @@
-"""The wait of a restored ledger, in which it grants nothing new: see ``restoring``."""
+"""The wait of a restored ledger, in which it grants nothing new, and who may decide on a ledger."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from gitlease.core.lease import DAY, Moment, Policy
 from gitlease.core.ledger import Header
 
 LONGEST_TTL = DAY  # seconds: the most that a policy may allow
+
+
+def check_admin(
+    policy: Policy, holder: str, deed: str, *hints: str, who: str = "the ledger's admins"
+) -> None:
+    """Raise PolicyRefused if a ledger has admins and this holder is not one of them."""
+    if policy.admins and not policy.is_admin(holder):
+        raise PolicyRefused(
+            f"only {who} may {deed}, and {holder} is not one of them",
+            hints=("they are " + ", ".join(policy.admins), *hints),
+        )
 
 
 def wait_of(policy: Policy) -> int:

@@ -695,10 +695,9 @@ def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Ou
     )
 
 
-def restore_hints(policy: Policy, way: str = "undo") -> tuple[str, ...]:
-    """The hint to who may begin an epoch, and how."""
-    step = hint("one of them can do it: `{}`", "init", **{f"{way}_rollback": True})
-    return ("they are " + ", ".join(policy.admins), step)
+def restore_hint(way: str = "undo") -> str:
+    """How one of those who may begin an epoch does it."""
+    return hint("one of them can do it: `{}`", "init", **{f"{way}_rollback": True})
 
 
 def drop_record(ledger: Ledger, op: ops.DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -7,11 +7,12 @@ tokens and the live leases go on.
 
 from __future__ import annotations
 
-from gitlease.core.errors import Invalid, PolicyRefused, hint, shown
+from gitlease.core.errors import Invalid, hint, shown
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Moment
 from gitlease.core.ledger import MOVED_FORMAT, Header, Ledger
 from gitlease.core.moves import operations as ops
+from gitlease.core.moves.closing import check_admin
 from gitlease.core.moves.operations import Event, Operation, Outcome
 
 MOVED, OPENED = "moved", "opened"
@@ -20,15 +21,8 @@ MAX_PLACE = 600
 
 def move(ledger: Ledger, op: ops.MoveLedger, moment: Moment) -> tuple[Ledger, Outcome]:
     """End the ledger here: by an admin, or by anyone if there are none."""
-    policy, by = ledger.header.policy, op.actor.holder
-    if policy.admins and not policy.is_admin(by):
-        raise PolicyRefused(
-            f"only the ledger's admins may move it, and {by} is not one of them",
-            hints=(
-                "they are " + ", ".join(policy.admins),
-                hint("one of them can do it: `{}`", "init", move=True),
-            ),
-        )
+    by, finish = op.actor.holder, hint("one of them can do it: `{}`", "init", move=True)
+    check_admin(ledger.header.policy, by, "move it", finish)
     if not op.to.isprintable() or not 0 < len(op.to) <= MAX_PLACE or op.to.count(" ") < 2:
         raise Invalid("the place to which the ledger is to move is not a place")
     moved = Event(MOVED, op.id, moment.now.wall_ms, by, detail=op.to)

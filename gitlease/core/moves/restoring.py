@@ -18,7 +18,6 @@ from gitlease.core.lease import (
     Actor,
     Lease,
     Moment,
-    Policy,
     Relation,
     State,
     Verdict,
@@ -27,7 +26,7 @@ from gitlease.core.lease import (
 from gitlease.core.ledger import EPOCH_SIZE, RESTORED_FORMAT, Ledger
 from gitlease.core.moves import claiming, holding
 from gitlease.core.moves import operations as ops
-from gitlease.core.moves.closing import LONGEST_TTL, wait_end, wait_of
+from gitlease.core.moves.closing import LONGEST_TTL, check_admin, wait_end, wait_of
 from gitlease.core.moves.operations import Event, Outcome
 
 RESTORED, WAIT_ENDED, PUT_BACK = "restored", "wait_ended", "put_back"
@@ -47,7 +46,7 @@ def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Ou
     if not op.waits:
         return holding.restore(ledger, op, moment)
     header, now = ledger.header, moment.now.wall_ms
-    _check_admin(header.policy, op.actor, "restore it")
+    check_admin(header.policy, op.actor.holder, "restore it")
     known, first = max(op.above, header.token), first_token(now)
     # One wrong number must not use up the epochs.
     if known >= max((header.epoch + 2) * EPOCH_SIZE, first + 2 * EPOCH_SIZE):
@@ -71,7 +70,7 @@ def restore(ledger: Ledger, op: ops.Restore, moment: Moment) -> tuple[Ledger, Ou
 def end_wait(ledger: Ledger, op: ops.EndWait, moment: Moment) -> tuple[Ledger, Outcome]:
     """Grant again at once: for an admin, who has asked everybody."""
     header, now = ledger.header, moment.now.wall_ms
-    _check_admin(header.policy, op.actor, "end its wait")
+    check_admin(header.policy, op.actor.holder, "end its wait")
     waits = wait_end(header, now) is not None
     if waits:
         ledger = ledger.with_header(replace(header, closed_until=now))
@@ -79,14 +78,6 @@ def end_wait(ledger: Ledger, op: ops.EndWait, moment: Moment) -> tuple[Ledger, O
     return ledger, Outcome(
         operation=op.id, status=WAIT_ENDED, events=(ended,) if waits else (), changed=waits
     )
-
-
-def _check_admin(policy: Policy, actor: Actor, what: str) -> None:
-    if policy.admins and not policy.is_admin(actor.holder):
-        raise PolicyRefused(
-            f"only the ledger's admins may {what}, and {actor.holder} is not one of them",
-            hints=("they are " + ", ".join(policy.admins),),
-        )
 
 
 def put_back(ledger: Ledger, op: ops.PutBack, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -439,7 +439,7 @@ def _check_restores(base: Ledger, record: StepRecord) -> None:
         raise Illegal(
             "restore",
             "only an admin of the ledger may begin an epoch",
-            hints=holding.restore_hints(policy),
+            hints=("they are " + ", ".join(policy.admins), holding.restore_hint()),
         )
     lately = any(entry.outcome == "restored" for entry in base.header.ring)
     # One whose ref was deleted once more is restored once more.
