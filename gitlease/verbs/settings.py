@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gitlease import engine, wiring
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError
 from gitlease.core.instant import parse_duration
 from gitlease.core.policy import KEYS, check_change, policy_words
 from gitlease.core.resources import Issues
-from gitlease.engine import acts
+from gitlease.engine import Reading, acts
 from gitlease.engine.stepping import read_leases
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import wire
@@ -199,38 +199,42 @@ def init_verb(
     new_ledger: takes.NewLedger = False,
     move: takes.MoveLedger = False,
 ) -> Result:
-    undo, accept, new = map(door.option, ("undo_rollback", "accept_rollback", "new_ledger"))
-    if undo_rollback and accept_rollback:
-        raise UsageError(f"{undo} cannot be combined with {accept}")
-    if new_ledger and (undo_rollback or accept_rollback):
-        raise UsageError(f"{new} cannot be combined with the choice of a history")
-    given = {undo: undo_rollback, accept: accept_rollback, new: new_ledger}
-    given[door.option("move")] = move
-    if restore and any(given.values()):
-        others = " or ".join(name for name, is_given in given.items() if is_given)
-        raise UsageError(f"{door.option('restore')} cannot be combined with {others}")
-    if move and (undo_rollback or accept_rollback or new_ledger):
-        raise UsageError(f"{door.option('move')} cannot be combined with another choice")
+    _check_choice(
+        door,
+        {
+            "undo_rollback": undo_rollback,
+            "accept_rollback": accept_rollback,
+            "restore": restore,
+            "new_ledger": new_ledger,
+            "move": move,
+        },
+    )
     if now and not restore:
         raise UsageError(f"{door.option('now')} goes with {door.option('restore')} alone")
-    workspace, reading = door.workspace, None
+    workspace = door.workspace
     door.ledger.check_holder()
     try:
         if move:
-            reading = wiring.move_ledger(workspace)
+            reading: Reading | None = wiring.move_ledger(workspace)
         elif restore:
             reading = engine.restore(door.ledger, at_once=now)
         elif undo_rollback:
             reading = acts.undo_rollback(door.ledger)
         else:
             reading = acts.confirm(door.ledger, rolled_back=accept_rollback, another=new_ledger)
-        warnings = reading.warnings
+        unreached: tuple[str, ...] = ()
     # A clone that is offline can be set up all the same.
     except Unavailable as error:
         if move or restore or any(given.values()):
             raise  # no later claim does that
         later = "the first claim that reaches it will create the ledger"
-        warnings = (f"{error.message}; {later}",)
+        reading, unreached = None, (f"{error.message}; {later}",)
+    return _set_up(door, reading, unreached)
+
+
+def _set_up(door: DoorOfClone, reading: Reading | None, unreached: Sequence[str]) -> Result:
+    """Write the settings that are missing, and say what there is; no ``reading``: no ledger yet."""
+    workspace = door.workspace
 
     def accepts(suggested: wiring.SuggestedSettings) -> bool:
         facts = _proposal("these settings fit the task files here:", suggested)
@@ -243,12 +247,7 @@ def init_verb(
     # The file that was just written has them already.
     proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
-    recognised = None
-    if found is not None:
-        many = {0: "no task files yet", 1: "1 task file"}.get(found.files)
-        recognised = (
-            f"recognised Backlog.md: {many or f'{found.files} task files'} in {found.folder}"
-        )
+    recognised = None if found is None else _recognised(found)
     tasks, fit, repository = seen.has_tasks, suggested or proposed, workspace.repository
     # A bare repository gets no commits, and the ledger of tests has no repository.
     may_have_hooks = not door.in_memory and repository.toplevel is not None
@@ -277,7 +276,7 @@ def init_verb(
             *(fit.warnings if fit else ()),
             *(*engine.problem_messages(seen), *engine.unknown_statuses(seen.tasks)),
             *(headed(fit.headed) if fit and not tasks else ()),
-            *warnings,
+            *(reading.warnings if reading else unreached),
             *unrecorded,
         ),
         then=[
@@ -287,6 +286,30 @@ def init_verb(
         ],
         hints=_offer_commits(door) if tasks and not workspace.settings.edges_commit else (),
     )
+
+
+def _recognised(found: wiring.SuggestedSettings) -> str:
+    many = {0: "no task files yet", 1: "1 task file"}.get(found.files, f"{found.files} task files")
+    return f"recognised Backlog.md: {many} in {found.folder}"
+
+
+# Which choices of ``init`` are refused beside another, in the order in which that is said: the
+# option that is refused, those that exclude it, and how these are called (None: by their names).
+_EXCLUDED: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
+    ("undo_rollback", ("accept_rollback",), None),
+    ("new_ledger", ("undo_rollback", "accept_rollback"), "the choice of a history"),
+    ("restore", ("undo_rollback", "accept_rollback", "new_ledger", "move"), None),
+    ("move", ("undo_rollback", "accept_rollback", "new_ledger"), "another choice"),
+)
+
+
+def _check_choice(door: DoorOfClone, given: Mapping[str, bool]) -> None:
+    """Raise UsageError if two choices of ``init`` exclude each other."""
+    for option, excluding, called in _EXCLUDED:
+        others = [door.option(x) for x in excluding if given[x]]
+        if given[option] and others:
+            names = " or ".join(others) if called is None else called
+            raise UsageError(f"{door.option(option)} cannot be combined with {names}")
 
 
 def headed(files: Sequence[str]) -> list[str]:
