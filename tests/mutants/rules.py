@@ -224,7 +224,7 @@ RULES = {
         "        if decision.how is not None:\n            check_open",
     ),
     "a wait ended by anyone": (
-        '    _check_admin(header.policy, op.actor, "end its wait")\n',
+        '    check_admin(header.policy, op.actor.holder, "end its wait")\n',
         "",
     ),
     "the epoch of a restoration that any other takes": (
