@@ -199,16 +199,14 @@ def init_verb(
     new_ledger: takes.NewLedger = False,
     move: takes.MoveLedger = False,
 ) -> Result:
-    _check_choice(
-        door,
-        {
-            "undo_rollback": undo_rollback,
-            "accept_rollback": accept_rollback,
-            "restore": restore,
-            "new_ledger": new_ledger,
-            "move": move,
-        },
-    )
+    choices = {
+        "undo_rollback": undo_rollback,
+        "accept_rollback": accept_rollback,
+        "restore": restore,
+        "new_ledger": new_ledger,
+        "move": move,
+    }
+    _check_choice(door, choices)
     if now and not restore:
         raise UsageError(f"{door.option('now')} goes with {door.option('restore')} alone")
     workspace = door.workspace
@@ -225,7 +223,7 @@ def init_verb(
         unreached: tuple[str, ...] = ()
     # A clone that is offline can be set up all the same.
     except Unavailable as error:
-        if move or restore or any(given.values()):
+        if any(choices.values()):
             raise  # no later claim does that
         later = "the first claim that reaches it will create the ledger"
         reading, unreached = None, (f"{error.message}; {later}",)

@@ -246,8 +246,8 @@ LEDGERS = {
         "    return closed and",
     ),
     "a new ledger that waits for nothing in the place of a deleted one": (
-        "    if known is None or known.ledger is None:\n        return [Barrier",
-        "    if known is None or known.ledger is not None:\n        return [Barrier",
+        "    if not head.lost:\n        return [Barrier",
+        "    if head.ledger is None:\n        return [Barrier",
     ),
     "a place of the ledger by the work tree": (
         "    given = main.found if knows_main else tree\n",
@@ -287,8 +287,8 @@ LEDGERS = {
         "    header = replace(ledger.header, moved_to=None)\n",
     ),
     "a ledger that moved and was deleted begun again": (
-        "if not is_open and not lately and not self.finishes_move:",
-        "if not is_open and not last.version:",
+        "            if is_late:\n",
+        "            if not last.version:\n",
     ),
     "a ledger that moved already moved from its new place": (
         "        if session.store.place != former:\n            raise _Moved",

@@ -15,13 +15,13 @@ from simulation.places import PLACES, word_of
 
 from gitlease.core import MS, Header
 from gitlease.engine import LedgerSession, Reading, acts, restore
-from gitlease.store.git_ledger import OPENS
+from gitlease.store.git_ledger import LATE
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 APART = 180.0  # seconds between two deletions: more than clocks differ where they are common
-LATELY = OPENS / MS + 60.0  # in which whoever comes to the new place first goes on there
+LATELY = LATE / MS + 60.0  # in which whoever comes to the new place first goes on there
 
 
 class Upheavals:
@@ -46,7 +46,9 @@ class Upheavals:
             version = self._world.remote.fetch(self.main)
             return None if version is None else self._world.remote.steps[version].header
 
-        return acts.move(self._session(process), word_of(self.main), there)
+        session = self._session(process)
+        session.store.reopens = True  # type: ignore[attr-defined]
+        return acts.move(session, word_of(self.main), there)
 
     @property
     def header(self) -> Header:
