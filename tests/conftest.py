@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 from hypothesis import settings
-from mutants.catalogue import MUTANTS
-from support import snapshots
+from support import snapshots, tiers
 from support.clock import ManualClock
 from support.fences import Fences, raise_fences
 from support.remotes import KINDS, Remote, Servers, open_remote
@@ -23,26 +21,17 @@ gc.set_threshold(50_000, 20, 20)  # looking for circles that often would be a te
 # In CI the same examples every time: what fails there is what was changed. None has a deadline.
 settings.register_profile("here", derandomize=bool(os.environ.get("CI")), deadline=None)
 settings.load_profile("here")
-STORIES = 8  # of so many stories of a file one runs by default: each starts many processes
-SPARED = frozenset(x.net for x in MUTANTS)  # what alone catches a fault is never left to the night
 REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options that have all stories run by default, and snapshots written anew."""
-    parser.addoption("--every-story", action="store_true", help="run all stories, not some")
+    """An option that has snapshots written anew."""
     parser.addoption("--record", action="store_true", help="write the snapshots of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of these tests."""
-    config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
-    config.addinivalue_line("markers", "default: always runs by default, and is never sampled")
-    config.addinivalue_line("markers", "one_in(n): of its variants the others are slow")
-    config.addinivalue_line("markers", "sampled(n): of the tests here the others are slow")
-    config.addinivalue_line(
-        "markers", "nightly(n): the larger budget; of the slow variants here, one in n is not"
-    )
+    tiers.describe(config)
 
 
 @pytest.hookimpl(optionalhook=True)  # a run with "-p no:xdist" knows no such hook
@@ -52,55 +41,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of what is marked so each n-th runs by default, the first among them.
-
-    With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
-    class that has the mark (the nearest one counts: ``sampled(1)`` are all of a test), and so each
-    story is one of ``STORIES``; what is slow already does not count. The same ones every time.
-
-    A test marked ``default`` always runs by default and does not count for any sample.
-
-    ``-m slow`` runs two of three of the others, and of what is slow by itself all but the larger
-    budgets: of tests marked ``nightly(n)`` one in n, of those marked ``nightly`` none. The rest
-    runs with ``-m nightly``, and with ``-m ""`` like everything else. No net of a fault of
-    ``mutants`` is left to the night.
-    """
-    seen: Counter[tuple[str, str]] = Counter()
-    stories = 1 if config.getoption("--every-story") else STORIES
-    without_nightly = config.option.markexpr and "nightly" not in config.option.markexpr
-    nightly: list[pytest.Item] = []
-
-    def is_one_of(group: tuple[str, str], n: int) -> bool:
-        seen[group] += 1
-        return seen[group] % n == 1 % n
-
-    def left_out(item: pytest.Item) -> None:
-        item.add_marker(pytest.mark.slow)
-        test = item.nodeid.partition("[")[0]
-        if is_one_of((str(item.path), "left out"), 3) and not SPARED & {item.nodeid, test}:
-            item.add_marker(pytest.mark.nightly)
-
-    for item in items:
-        if item.get_closest_marker("default"):
-            continue
-        test = (str(item.path), item.name.partition("[")[0])
-        marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
-        nearest = [*item.iter_markers_with_node("sampled")][:1]
-        for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in nearest)):
-            if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
-                left_out(item)
-        is_story = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
-        if is_story and not is_one_of((str(item.path), "stories"), stories):
-            left_out(item)
-        for node, mark in [*item.iter_markers_with_node("nightly")][:1]:
-            group = (node.nodeid if node is not item else "::".join(test), "nightly")
-            if item.get_closest_marker("slow") and not (mark.args and is_one_of(group, *mark.args)):
-                nightly.append(item)
-    if without_nightly and nightly:
-        config.hook.pytest_deselected(items=nightly)
-        dropped = set(nightly)
-        items[:] = [item for item in items if item not in dropped]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test runs by default, with the slow ones or at night, as its nearest mark says."""
+    tiers.sort_out(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ README = ROOT / "README.md"
 CI = ROOT / ".ci" / "run"
 NIGHTLY = ROOT / ".ci" / "nightly"
 WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+EVERY_NIGHT = WORKFLOW.with_name("nightly.yml")
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Registries by parts, so that this file does not name them either.
 REGISTRIES = re.compile(
@@ -112,6 +113,15 @@ def test_continuous_integration_runs_the_command_of_the_readme() -> None:
     assert commands()[1] in text
     assert CI.stat().st_mode & stat.S_IXUSR
     assert "bash .ci/run" in WORKFLOW.read_text(encoding="utf-8")
+
+
+def test_slow_and_nightly_tests_run_every_night() -> None:
+    text = EVERY_NIGHT.read_text(encoding="utf-8")
+    assert "schedule:" in text
+    assert "bash .ci/run" in text
+    assert "bash .ci/nightly" in text
+    assert "pytest -m slow" in CI.read_text(encoding="utf-8")
+    assert "pytest -m nightly" in NIGHTLY.read_text(encoding="utf-8")
 
 
 def test_verbs_in_the_readme_exist() -> None:

@@ -77,15 +77,13 @@ class TestPath(LedgerStoreContract):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(2)
 class TestHttp(LedgerStoreContract):
     @pytest.fixture
     def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
         return place_of(http_remote)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(4)
+@pytest.mark.nightly
 class TestSsh(LedgerStoreContract):
     @pytest.fixture
     def place(self, ssh_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:

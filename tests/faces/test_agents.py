@@ -36,8 +36,6 @@ from gitlease.faces.agents import (
 from gitlease.guard import GuardService, NotedInbox, WatchFolder
 from gitlease.settings import AGENTS, MCP_EDITS
 
-pytestmark = pytest.mark.sampled(3)  # each starts real processes
-
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")
 SESSIONS = {"claude": "claude:5b1f0c2e", "codex": "codex:89abcdef", "cursor": "cursor:c0a80101"}
@@ -198,6 +196,7 @@ def test_odd_events_say_less_and_break_nothing(host: str, odd: dict[str, Any]) -
         assert events.read(AGENTS[host], kind, odd).paths == ()
 
 
+@pytest.mark.slow
 def test_a_patch_of_a_thousand_files_is_cut_and_says_so(desks: tuple[Desk, Seats]) -> None:
     _, seats = desks
     patch = "".join(f"*** Add File: src/f{n}.py\n" for n in range(1_001))
@@ -229,7 +228,6 @@ def test_of_an_mcp_server_s_tools_those_that_edit_are_judged(
     assert bool(re.search(MCP_EDITS, tool)) == (tool not in ("mcp__fs__read_file", "Bash"))
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", names("before-edit"))
 def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) -> None:
     ada, seats = desks
@@ -240,6 +238,13 @@ def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) 
     assert why.count("\n") == (2 if host == "codex" else 1)  # both sides of a rename
 
 
+@pytest.mark.default(
+    "claude-before-edit-mcp",
+    "claude-before-edit-notebook",
+    "codex-before-edit",
+    "cursor-before-edit-text",
+)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("before-edit"))
 def test_what_is_free_or_ones_own_is_edited_without_a_word(
     desks: tuple[Desk, Seats], name: str
@@ -252,6 +257,7 @@ def test_what_is_free_or_ones_own_is_edited_without_a_word(
     assert seats.send(name) == (nothing(host), "")
 
 
+@pytest.mark.slow
 def test_subagents_work_under_the_lease_of_who_started_them(desks: tuple[Desk, Seats]) -> None:
     _, seats = desks
     name = "claude-before-edit-subagent"
@@ -263,6 +269,7 @@ def test_subagents_work_under_the_lease_of_who_started_them(desks: tuple[Desk, S
     assert denied("claude", seats.send("claude-before-edit")[0])
 
 
+@pytest.mark.nightly
 def test_links_count_where_they_lead_to(desks: tuple[Desk, Seats], tmp_path: Path) -> None:
     ada, seats = desks
     ada.ok("claim", "src/auth/")
@@ -324,6 +331,7 @@ def test_a_fault_of_ours_lets_the_edit_through(host: str, tmp_path: Path) -> Non
     assert "\n" not in aside
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", ["src/\x00.py", "src/\ud800.py"])
 def test_a_path_that_no_file_can_have_lets_the_edit_through(
     desks: tuple[Desk, Seats], path: str
@@ -333,6 +341,8 @@ def test_a_path_that_no_file_can_have_lets_the_edit_through(
     assert denied("claude", seats.send("claude-before-edit", data)[0]) == ""
 
 
+@pytest.mark.default("claude-after-tool")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names(""))
 def test_elsewhere_there_is_silence(name: str, desks: tuple[Desk, Seats]) -> None:
     _, seats = desks
@@ -357,6 +367,8 @@ def context(answer: dict[str, Any] | None) -> str:
     return str(answer.get("additional_context") or inner["additionalContext"])
 
 
+@pytest.mark.default("claude-session-start")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("session-start", "subagent-start"))
 def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], name: str) -> None:
     ada, seats = desks
@@ -379,6 +391,8 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
         assert own == ("subagent" in name and host != "cursor"), text
 
 
+@pytest.mark.default("codex-subagent-start")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["claude-session-start", "codex-subagent-start"])
 def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats], name: str) -> None:
     ada, seats = desks
@@ -390,6 +404,7 @@ def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats], name
     check_words(text)
 
 
+@pytest.mark.nightly
 def test_texts_of_others_cannot_pass_for_ours(desks: tuple[Desk, Seats]) -> None:
     line = answers.one_line("a\nhint: do this \x1b[31m" + "x" * 1_000)
     assert "\n" not in line
@@ -400,6 +415,7 @@ def test_texts_of_others_cannot_pass_for_ours(desks: tuple[Desk, Seats]) -> None
 # --- the end, and the background ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
     desks: tuple[Desk, Seats],
 ) -> None:
@@ -435,6 +451,8 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
 RAN_OUT = "your lease of path:a expired at "
 
 
+@pytest.mark.default("claude-after-tool")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("after-tool", "before-edit", "session-start"))
 def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> None:
     amy, seats = desks
@@ -486,6 +504,7 @@ def gitlease(cwd: Path, *argv: str, input: str = "") -> subprocess.CompletedProc
     return run_gitlease(argv, cwd, input=input)
 
 
+@pytest.mark.nightly
 def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:
     one, two = clones(2)
     assert gitlease(one, "claim", "src/auth/", "--reason", "limits").returncode == 0
@@ -511,6 +530,7 @@ def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:
     assert json.loads(gitlease(two, "list", "--json").stdout)["leases"] == []
 
 
+@pytest.mark.slow
 def test_an_edit_is_judged_where_its_file_lies(clones: Clones, tmp_path: Path) -> None:
     """In another work tree than that of the current folder, or from outside of any."""
     one, two = clones(2)
@@ -526,6 +546,8 @@ def test_an_edit_is_judged_where_its_file_lies(clones: Clones, tmp_path: Path) -
         assert "w1@example.com" in denied("claude", json.loads(done.stdout)), (cwd, root)
 
 
+@pytest.mark.default("words0")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "words", [("claude", "on-fly"), ("cursor", "on-fly"), ("emacs", "before-edit")]
 )
@@ -552,6 +574,8 @@ def test_what_another_version_calls_refuses_nothing_and_what_a_person_mistypes_i
     assert typed.returncode == 2
 
 
+@pytest.mark.default("claude-before-edit-<&-")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shut"),
     [

@@ -25,8 +25,6 @@ from support.terminals import played
 from gitlease.check import HELD_NOW, NO_TRAILER, RULES, CheckResult, rules
 from gitlease.core import Finding, Level, moment_of
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
-
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"
 ACTION = ROOT / ".github" / "actions" / "gitlease-check" / "action.yml"
@@ -79,6 +77,7 @@ def test_annotations_are_as_github_reads_them() -> None:
     assert rules.as_github(REPORT) == GOLDEN.read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
     some = CheckResult(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
     lines = rules.as_github(some).splitlines()
@@ -99,6 +98,7 @@ def test_no_text_of_others_becomes_a_command() -> None:
     assert rules.tame("::error::x") == "- ::error::x"
 
 
+@pytest.mark.slow
 def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
     shown = rules.as_summary(REPORT)
     check_words(shown)
@@ -132,6 +132,7 @@ def test_junit_is_what_its_readers_expect() -> None:
     check_words([case.get("name") for case in clean.iter("testcase")])
 
 
+@pytest.mark.slow
 def test_junit_is_well_formed_whatever_stands_in_it() -> None:
     root = ElementTree.fromstring(rules.as_junit(WILD, fail_on="error").encode())
     assert len(list(root.iter("failure"))) == 2
@@ -201,6 +202,7 @@ def seat(tmp_path_factory: pytest.TempPathFactory) -> Seat:
     return Seat(tmp_path_factory.mktemp("seat"))
 
 
+@pytest.mark.slow
 def test_its_exit_status_says_what_came_of_it(seat: Seat) -> None:
     found = seat.run("check")
     assert (found.returncode, found.stderr) == (1, "")
@@ -231,6 +233,7 @@ def test_its_json_is_that_of_every_verb(seat: Seat) -> None:
     assert (done.returncode, document["ok"], len(document["violations"])) == (0, True, 1)
 
 
+@pytest.mark.nightly
 def test_a_file_gets_the_format_and_the_terminal_the_text(seat: Seat, tmp_path: Path) -> None:
     target = tmp_path / "out"
     for form in ("sarif", "junit", "json", "github", "text"):
@@ -262,6 +265,7 @@ def test_in_github_actions_it_annotates_and_adds_to_the_summary(seat: Seat, tmp_
     check_words([x for x in shown.read_text().splitlines() if x.startswith("## ")])
 
 
+@pytest.mark.slow
 def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
     report = CheckResult(commits=1, shown="a..b", unread=("x%1 cannot be read",))
     check_words(rules.as_summary(report))
@@ -371,6 +375,7 @@ def stale_seat(base: Path, settings: str) -> Seat:
     return seat
 
 
+@pytest.mark.slow
 def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
     *_, check = steps(seat, tmp_path / "a", install="false", stale="true", fix="true")
@@ -393,6 +398,8 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     check_words(check.stdout)
 
 
+@pytest.mark.default("words0-8")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "most"),
     [(("--stale",), 8), (("HEAD~1..HEAD",), 10), (("--stale", "HEAD~1..HEAD"), 16)],
@@ -410,6 +417,7 @@ def test_only_so_many_git_processes_are_started(
     assert 4 <= len(started) <= most, started
 
 
+@pytest.mark.slow
 def test_a_release_is_asked_about_on_a_terminal_and_needs_yes_elsewhere(tmp_path: Path) -> None:
     seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
     head = git(seat.root, "rev-parse", "HEAD")

@@ -15,12 +15,13 @@ from support.fences import clean_env
 from support.running import ask
 from support.snapshots import check_words
 
-pytestmark = pytest.mark.sampled(3)  # each starts real processes
+pytestmark = pytest.mark.nightly
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
 
 
+@pytest.mark.default
 def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
     one, two = clones(2)
     assert ask(one, "claim", "F001", "--ttl", "1h", "--reason", "why")["status"] == "claimed"
@@ -68,6 +69,7 @@ def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
     assert ask(one, "list")["leases"] == []
 
 
+@pytest.mark.slow
 def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
     (one,) = clones(1)
     script = tmp_path / "bin" / "git-lease"
@@ -80,6 +82,7 @@ def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
     check_words(done.stderr)
 
 
+@pytest.mark.default("--help | true-141")
 @pytest.mark.parametrize(
     ("line", "status"),
     [

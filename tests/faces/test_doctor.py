@@ -537,7 +537,8 @@ def test_gateway_in_each_state(used: Path, tmp_path: Path) -> None:
 # --- the remote --------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.default("path")
+@pytest.mark.nightly
 def test_probe_on_every_transport(remote: Remote, clones: Clones, tmp_path: Path) -> None:
     for one in clones(2, remote):
         with pytest.MonkeyPatch.context() as patch:

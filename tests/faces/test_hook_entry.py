@@ -25,7 +25,7 @@ from gitlease.git import SystemClock
 from gitlease.install import CHECKED
 from gitlease.wiring import HookContext, open_hooks
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 WAYS_AROUND = ("--no-verify", "-n ", "gitlease_skip", "guardmode", "guard.mode", "takeover", "off")
@@ -75,11 +75,13 @@ def failing(error: Exception) -> Callable[[], Any]:
 # --- statuses -------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_former_hook_of_refs_refuses_no_stash(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_hook(["reference-transaction", "prepared"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.default("argv1")
 @pytest.mark.parametrize("argv", [[], [""], ["no-such-hook"], ["--help"], ["pre-commit\n\x1b[2J"]])
 def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
     status, (said,) = hooked.run(*argv)
@@ -90,6 +92,7 @@ def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
     assert said.isprintable()
 
 
+@pytest.mark.default("pre-commit", "prepare-commit-msg", "post-commit")
 @pytest.mark.parametrize("name", [*HOOKS, *IN_BACKGROUND])
 def test_outside_a_repository_nothing_is_anybodys(
     name: str, hooked: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +103,7 @@ def test_outside_a_repository_nothing_is_anybodys(
     assert hooked.run(name, opener=failing(NotARepository("no repository"))) == (0, [])
 
 
+@pytest.mark.default("pre-push")
 @pytest.mark.parametrize("name", ["pre-commit", "pre-push"])
 def test_bad_settings_are_said_and_stop_nothing(name: str, hooked: Hooked) -> None:
     (hooked.jo / ".gitlease.yaml").write_text("guard: {mode: blok}\n")
@@ -111,6 +115,7 @@ def test_bad_settings_are_said_and_stop_nothing(name: str, hooked: Hooked) -> No
     assert hooked.run(name)[0] == 0
 
 
+@pytest.mark.default("error0-pre-merge-commit", "error0-commit-msg", "error0-post-checkout")
 @pytest.mark.parametrize("name", [*HOOKS, *IN_BACKGROUND])
 @pytest.mark.parametrize(
     "error",
@@ -161,6 +166,7 @@ def test_nobody_listens_and_nothing_fails(hooked: Hooked, stderr: str, settings:
 # --- what is found --------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: Hooked) -> None:
     door(hooked.kim, clock=hooked.clock).claim("src/auth/**", reason="new login")
     status, said = hooked.run("pre-commit")
@@ -174,6 +180,7 @@ def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: H
     assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
 
 
+@pytest.mark.nightly
 def test_of_many_findings_some_are_spelt_out_and_the_rest_is_counted(hooked: Hooked) -> None:
     for n in range(SHOWN + 5):
         hooked.stage(f"src/auth/f{n:02d}.py")
@@ -183,6 +190,7 @@ def test_of_many_findings_some_are_spelt_out_and_the_rest_is_counted(hooked: Hoo
     check_words(said)
 
 
+@pytest.mark.default
 def test_odd_names_stay_one_printable_line(hooked: Hooked) -> None:
     hooked.stage("src/auth/a\nb\x1b[2J.py")
     (hooked.jo / os.fsdecode(b"src/auth/\xff.py")).write_text("x")
@@ -215,6 +223,8 @@ def test_a_push_is_checked_by_the_lines_that_git_gives(
     assert push(hooked, monkeypatch, b"") == (0, [])
 
 
+@pytest.mark.default("data4")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "data", [b"\n\n", b"one two\n", b"\xff\xfe \0 x y\n", b"a b c d e f g\n", b"x" * 100_000]
 )
@@ -226,6 +236,7 @@ def test_odd_lines_of_a_push_are_no_obstacle(
     assert len(said) <= 1
 
 
+@pytest.mark.default("0>/dev/null")
 @pytest.mark.parametrize("shut", ["<&-", "0>/dev/null"])
 def test_a_push_whose_lines_cannot_be_read_is_not_checked_and_that_is_said(
     hooked: Hooked, shut: str
@@ -247,6 +258,7 @@ def test_what_was_left_to_be_said_is_said_once_by_the_next_hook(hooked: Hooked) 
     assert hooked.run("pre-commit") == (0, [])
 
 
+@pytest.mark.default
 def test_what_the_pre_commit_framework_hides_waits_for_what_it_shows(
     hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +278,7 @@ def test_what_the_pre_commit_framework_hides_waits_for_what_it_shows(
     assert hooked.run("post-merge") == (0, waited[1:]), "elsewhere it is said at once"
 
 
+@pytest.mark.nightly
 def test_only_what_is_due_starts_work_in_the_background(
     hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +302,7 @@ def test_only_what_is_due_starts_work_in_the_background(
     assert started == [["hook", "beat", str(hooked.jo)]]
 
 
+@pytest.mark.default
 def test_a_heartbeat_says_nothing_and_renews(hooked: Hooked) -> None:
     leases = door(hooked.jo, clock=hooked.clock)
     leases.claim("src/auth/**")

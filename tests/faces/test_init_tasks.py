@@ -23,7 +23,7 @@ from support.terminals import all_written
 import gitlease as library
 from gitlease.settings import parse_settings
 
-pytestmark = pytest.mark.sampled(4)  # each starts real processes
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 Clones = Callable[..., list[Path]]
@@ -50,6 +50,7 @@ def put(clone: Path, file: str, text: str) -> None:
     (clone / file).write_text(text, encoding="utf-8")
 
 
+@pytest.mark.default
 def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, "backlog/config.yml", "statuses: [To Do, Odd, Done]\n")
@@ -64,6 +65,7 @@ def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote
     assert (one / ".gitlease.yaml").read_bytes() == written
 
 
+@pytest.mark.nightly
 def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, ".tasks/1.md", "---\nticket: ABC-1\nname: One\nstate: pending\n---\n")
@@ -138,6 +140,8 @@ def denied(cwd: Path, *argv: str) -> list[str]:
     return [*error.get("hints", ()), *error["next"]]
 
 
+@pytest.mark.default("later hook")
+@pytest.mark.nightly
 @pytest.mark.parametrize("way", ["hook", "later hook", "hidden"])
 def test_refusal_of_our_refs_names_their_prefix(
     clones: Clones, path_remote: Remote, way: str
@@ -169,6 +173,7 @@ def test_init_proves_that_it_may_write(clones: Clones, path_remote: Remote) -> N
     denied(two, "init")
 
 
+@pytest.mark.default("n")
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_person_is_asked_whether_the_settings_fit(
     clones: Clones, path_remote: Remote, answer: str
@@ -186,6 +191,7 @@ def test_a_person_is_asked_whether_the_settings_fit(
     assert len(ask(one, "queue")["tasks"]) == (answer == "y")
 
 
+@pytest.mark.nightly
 def test_uncommented_lines_of_the_written_file_are_valid_settings(
     clones: Clones, path_remote: Remote
 ) -> None:

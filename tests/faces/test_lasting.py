@@ -14,7 +14,7 @@ from support.repos import make_clone
 from support.running import ROOT
 from support.terminals import played
 
-pytestmark = pytest.mark.one_in(4)  # each starts a real process
+pytestmark = pytest.mark.slow
 
 COLLECTS = 40  # the exit status of a verb that does, and one more of one that does not
 # What a verb comes to, which tells instead.
@@ -30,6 +30,7 @@ LASTING = {
 }
 
 
+@pytest.mark.default("serve")
 @pytest.mark.parametrize(
     ("argv", "module", "name"), [pytest.param(*x, id=verb) for verb, x in LASTING.items()]
 )

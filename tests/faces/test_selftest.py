@@ -20,6 +20,8 @@ from support.repos import git
 from support.running import until
 from support.snapshots import check_words
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 Running = tuple[subprocess.Popen[str], Path, Path]
 PROVEN = ["one_winner", "overlap", "tokens", "lapse", "fence"]
@@ -57,7 +59,7 @@ def leases_of(clone: Path, env: Any = None) -> list[Any]:
     return found
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.default("path")
 def test_a_git_remote_holds_what_is_promised(remote: Remote, clones: Clones) -> None:
     one, other = clones(2, remote)
     hasten(other, remote.env)
@@ -72,8 +74,9 @@ def test_a_git_remote_holds_what_is_promised(remote: Remote, clones: Clones) -> 
     assert files_of(one / ".git") == before, "nothing of this clone is used or changed"
 
 
+@pytest.mark.default("False-one_winner")
+@pytest.mark.nightly
 @pytest.mark.parametrize(("compares", "found"), [(False, "one_winner"), (True, "fence")])
-@pytest.mark.one_in(2)
 def test_a_remote_that_lies_is_found_out(clones: Clones, *, compares: bool, found: str) -> None:
     (one,) = clones(1)
     hasten(one)
@@ -83,7 +86,6 @@ def test_a_remote_that_lies_is_found_out(clones: Clones, *, compares: bool, foun
     assert results(document)[-1] in {f"{found} disproven", "fence disproven"}  # a race is chance
 
 
-@pytest.mark.slow
 def test_a_remote_without_atomic_pushes_is_reported(path_remote: Remote, clones: Clones) -> None:
     (one,) = clones(1, path_remote)
     git(path_remote.bare, "config", "receive.advertiseAtomic", "false")
@@ -91,6 +93,7 @@ def test_a_remote_without_atomic_pushes_is_reported(path_remote: Remote, clones:
     assert (status, results(document)[-1]) == (0, "fence not_enforced"), document
 
 
+@pytest.mark.default
 def test_what_the_remote_refuses_has_the_codes_of_a_claim(
     path_remote: Remote, clones: Clones, tmp_path: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_what_the_remote_refuses_has_the_codes_of_a_claim(
     assert (status, document["error"]["code"]) == (5, "unavailable")
 
 
+@pytest.mark.default
 def test_what_makes_no_sense_is_refused_at_once(clones: Clones) -> None:
     (one,) = clones(1)
     for words in (("--workers", "1"), ("--rounds", "0"), ("--layer", "global"), ("--local",)):
@@ -150,7 +154,6 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_test_ends_leases_and_processes(running: Running, number: int) -> None:
     process, folder, clone = running
@@ -161,7 +164,6 @@ def test_an_interrupted_test_ends_leases_and_processes(running: Running, number:
     assert leases_of(clone) == []
 
 
-@pytest.mark.slow
 def test_killed_test_leaves_nothing_to_the_next(running: Running, path_remote: Remote) -> None:
     process, folder, clone = running
     path_remote.bare.rename(folder.parent / "away")

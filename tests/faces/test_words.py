@@ -18,7 +18,7 @@ from support.snapshots import check_words, raises
 import gitlease
 from gitlease.faces.cli import ALIASES
 
-pytestmark = pytest.mark.sampled(4)  # each starts real processes
+pytestmark = pytest.mark.slow
 
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
@@ -35,6 +35,8 @@ def jo(clones: Clones) -> Path:
 # --- what may be claimed -------------------------------------------------------------------------
 
 
+@pytest.mark.default("Makefile-file")
+@pytest.mark.nightly
 @pytest.mark.parametrize(("word", "kind"), [("Makefile", "file"), ("src", "folder")])
 def test_a_claim_of_what_may_be_a_file_or_a_name_asks_which(jo: Path, word: str, kind: str) -> None:
     error = ask(jo, "claim", word, expect=2)["error"]
@@ -64,6 +66,7 @@ def test_a_lease_that_is_there_says_which_is_meant(clones: Clones) -> None:
     assert ask(two, "claim", "Makefile", expect=2)["error"]["code"] == "usage"
 
 
+@pytest.mark.default("/etc/new")
 @pytest.mark.parametrize("word", ["/etc/*.conf", "/etc/new", "path:~/x", "a/../../x"])
 def test_what_lies_outside_is_no_path_here(jo: Path, word: str) -> None:
     for verb in ("claim", "release", "show"):
@@ -81,6 +84,7 @@ def test_a_leading_slash_is_the_root_where_something_is_there(jo: Path) -> None:
     assert ask(jo, "claim", "/etc/passwd")["lease"]["resource"] == "etc/passwd"
 
 
+@pytest.mark.default
 def test_braces_are_refused_with_what_to_write(jo: Path) -> None:
     refused = typed(jo, "claim", "src/{a,b}.py")
     assert refused.returncode == 2
@@ -89,6 +93,8 @@ def test_braces_are_refused_with_what_to_write(jo: Path) -> None:
     assert ask(jo, "claim", "src/{x,y}.py")["lease"]["resource"] == "src/{x,y}.py"
 
 
+@pytest.mark.default("new.txt-True")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("word", "matches"),
     [
@@ -131,6 +137,7 @@ def test_no_verb_of_tasks_suggests_a_path(jo: Path) -> None:
 # --- what may be finished ------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_name_that_nobody_knows_is_not_finished(clones: Clones) -> None:
     one, two = clones(2)
     assert ask(one, "done", "deploy", expect=7)["error"]["code"] == "not_found"
@@ -148,6 +155,7 @@ def test_a_name_that_nobody_knows_is_not_finished(clones: Clones) -> None:
 # --- other names of verbs, help, completion -----------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_other_names_are_the_same_verbs(jo: Path) -> None:
     assert ask(jo, "lock", "X")["command"] == "claim"
     assert ask(jo, "unlock", "X")["command"] == "release"
@@ -172,6 +180,7 @@ def test_the_version_is_asked_for_as_of_any_verb(jo: Path) -> None:
     assert "gitlease version [" in typed(jo, "help", "version").stdout
 
 
+@pytest.mark.default("delete-expected1")
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
@@ -228,6 +237,8 @@ SHELL_SCRIPTS = {
 }
 
 
+@pytest.mark.default("bash")
+@pytest.mark.nightly
 @pytest.mark.parametrize("shell", SHELL_SCRIPTS)
 def test_shells_complete_what_stands_after_a_verb(
     completing: Callable[[str, str], list[str]], jo: Path, shell: str
@@ -304,6 +315,7 @@ def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
     check_words(again.stdout)
 
 
+@pytest.mark.default
 def test_what_cannot_be_taken_out_is_said_and_the_rest_goes(jo: Path) -> None:
     ask(jo, "init")
     (jo / ".claude").mkdir()

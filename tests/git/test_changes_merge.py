@@ -12,8 +12,6 @@ from support.task_trees import commit_all, put
 from gitlease.core import Invalid
 from gitlease.git import Changed, committed, discover, merges, staged
 
-pytestmark = [pytest.mark.one_in(4), pytest.mark.sampled(2)]
-
 JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
 
@@ -75,6 +73,7 @@ def people(found: Sequence[Changed]) -> dict[str, list[str]]:
     return {x.path: [who for work in x.lost for who in work.people] for x in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["main", "jo"])
 @pytest.mark.parametrize(("text", "lost"), [("jo's\n", KIM), ("kim's\n", JO)])
 def test_a_side_that_is_followed_gives_up_the_work_of_the_other(
@@ -93,6 +92,7 @@ def work_named(root: Path) -> object:
     return read_trailer(git(root, "log", "-1", "--format=%(trailers:valueonly)", "main").strip())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("first", "kept"), [("main", True), ("gone", False)])
 def test_a_deletion_is_work_as_well(root: Path, first: str, kept: bool) -> None:
     git(root, "switch", "-q", "-c", "gone", "base")
@@ -108,6 +108,7 @@ def test_what_no_side_has_is_the_merge_s_own(root: Path) -> None:
     assert people(merge(root, "main", "jo", path=marked)) == {"path": []}
 
 
+@pytest.mark.slow
 def test_what_git_alone_would_not_have_left_out_is_given_up(root: Path) -> None:
     """Where git has nothing against either side, as in a conflict."""
     assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
@@ -125,6 +126,7 @@ def test_a_merge_of_many_is_judged_as_one_of_two(root: Path) -> None:
     assert people(merge(root, "main", "jo", "zoe", path="mine\n", zoe="zoe\n")) == {"path": []}
 
 
+@pytest.mark.nightly
 def test_a_parent_counts_once(root: Path) -> None:
     parents = ("main", "base", "main", "base")
     assert people(merge(root, *parents, path="as it was\n")) == {"path": [KIM]}
@@ -144,6 +146,7 @@ def test_all_of_one_side_s_work_on_a_path_is_given_up(root: Path) -> None:
     assert sorted(lost) == [KIM, LEE, "mo@example.com", ZOE]
 
 
+@pytest.mark.slow
 def test_what_is_staged_is_judged_like_the_commit(root: Path) -> None:
     git(root, "switch", "-q", "main")
     assert run_git(root, "merge", "-q", "jo").returncode == 1
@@ -185,6 +188,7 @@ def renamed(root: Path, to: str, mine: str | None, theirs: str) -> None:
     saves(root, KIM, "work", **{"src/a": mine})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("to", "first", "theirs"),
     [("src/b", "main", LEES), ("docs/a", "moved", LEES), ("docs/a", "main", "".join(LINES))],
@@ -220,6 +224,7 @@ def test_what_a_merge_chose_is_its_maker_s_work(root: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_attributes_and_drivers_count_as_they_would_on_a_server(root: Path) -> None:
     """Those of the files count, and those of the clone do not."""
     git(root, "switch", "-q", "main")
@@ -252,6 +257,7 @@ def test_odd_names_are_looked_up_as_they_are(root: Path) -> None:
     assert people(merge(root, "jo", "main", path="jo's\n")) == expected
 
 
+@pytest.mark.nightly
 def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merges, "PATHS_TOLD", 9)
     names = [f"f{number}" for number in range(9)]

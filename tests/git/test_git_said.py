@@ -65,7 +65,6 @@ def test_what_is_sent_and_fetched_of_ledgers_is_limited_in_memory(
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("accepts", [True, False])
 def test_a_server_that_floods_whoever_pushes_gets_no_memory_and_decides_nothing(
     accepts: bool, path_remote: Remote, clones: Clones

@@ -14,7 +14,7 @@ from support.repos import commit_file, git, make_repository
 
 from gitlease.git import commit_words, run
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 TELL = "w = run.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
@@ -57,6 +57,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
     return Asking(tmp_path_factory.mktemp("processes") / "repo")
 
 
+@pytest.mark.default("words0-False", "words2-True", "words4-False", "words6-True", "words8-False")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -75,6 +76,8 @@ def test_git_tells_by_its_words(asking: Asking, words: list[str], expected: str)
     assert asking.of(*words) == [expected]
 
 
+@pytest.mark.default("words1")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -92,6 +95,7 @@ def test_a_word_that_only_looks_like_the_option_amends_nothing(
     assert asking.of(*words) == ["False"]
 
 
+@pytest.mark.default("words0-scissors", "words2-verbatim", "words4-")
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -111,12 +115,14 @@ def test_how_a_message_is_cleaned_up_is_told_too(
     assert said == [f"True {expected}".rstrip()]
 
 
+@pytest.mark.slow
 def test_the_nearest_git_counts(asking: Asking) -> None:
     """A commit that a hook of an amending one makes elsewhere is a commit of its own."""
     words = ["-c", "alias.outer=!f() { git commit --allow-empty -q -m x; }; f", "outer", "--amend"]
     assert asking.of(*words) == ["False"]
 
 
+@pytest.mark.default
 def test_a_merge_is_no_commit_that_is_replaced(asking: Asking) -> None:
     git(asking.root, "branch", "-f", "side", "HEAD")
     commit_file(asking.root, "b", "b")
@@ -140,6 +146,7 @@ def test_without_proc_the_list_of_processes_tells(asking: Asking) -> None:
 # --- where there is nothing to see ----------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(run, "_has_proc", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))

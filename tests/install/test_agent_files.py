@@ -40,8 +40,6 @@ from gitlease.install import (
 from gitlease.settings import AGENTS
 from gitlease.wiring import agent_sessions, is_used
 
-pytestmark = pytest.mark.one_in(2)
-
 FOREIGN = {
     "model": "opus",
     "hooks": {
@@ -66,6 +64,8 @@ def file_of(repo: Path, host: str) -> Path:
     return repo / AGENTS[host].folder / AGENTS[host].hooks_file
 
 
+@pytest.mark.default("claude")
+@pytest.mark.nightly
 @pytest.mark.parametrize("host", AGENTS)
 def test_what_was_not_there_is_gone_again(repo: Path, host: str) -> None:
     before = snapshot(repo)
@@ -134,6 +134,8 @@ def test_only_what_calls_our_handler_is_ours() -> None:
         assert not is_ours({"command": other})
 
 
+@pytest.mark.default("[1]")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -190,6 +192,8 @@ def test_the_persons_own_file_may_be_a_link_which_stays(tmp_path: Path) -> None:
     assert json.loads(dotfiles.read_text()) == FOREIGN
 
 
+@pytest.mark.default("None")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [None, "# Project\n", "# Project", "# Project\r\n\r\nText\r\n", "a\n\n\n"]
 )
@@ -313,6 +317,8 @@ def servers_in(file: Path) -> Any:
     return json.loads(text.lstrip("\ufeff"))["mcpServers"]
 
 
+@pytest.mark.default("claude")
+@pytest.mark.nightly
 @pytest.mark.parametrize("host", AGENTS)
 def test_a_server_that_was_not_there_is_gone_again(repo: Path, host: str) -> None:
     before = snapshot(repo)
@@ -335,6 +341,8 @@ def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
     assert "env" not in entry
 
 
+@pytest.mark.default("{}", "text2", "text4", "text6")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -404,6 +412,7 @@ def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> Non
     assert file.read_text() == json.dumps(left, indent=2, ensure_ascii=False)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("host", "text"),
     [

@@ -33,7 +33,7 @@ from gitlease.install import (
 from gitlease.install.git_hooks import install, uninstall
 from gitlease.install.hook_places import is_current, shim
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 POSTS = [name for name in HOOKS if name.startswith("post-")]
@@ -111,6 +111,7 @@ def states(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> dict[str, HookSta
 # --- the shims --------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_shims_of_the_project_are_what_the_template_makes() -> None:
     assert {file.name for file in (ROOT / "hooks").iterdir()} == set(HOOKS)
     for name in HOOKS:
@@ -119,6 +120,7 @@ def test_the_shims_of_the_project_are_what_the_template_makes() -> None:
         assert os.access(file, os.X_OK)
 
 
+@pytest.mark.default("pre-commit-SectionForm.CHAIN")
 @pytest.mark.parametrize("form", SectionForm)
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: SectionForm) -> None:
@@ -131,6 +133,7 @@ def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: Sect
         assert subprocess.run(words, input=data, check=False).returncode == 0
 
 
+@pytest.mark.default("None-starts0-bash", "idle1-starts1-bash", "idle2-starts2-bash")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("idle", "starts"),
@@ -156,6 +159,7 @@ def test_the_marker_says_which_hooks_start_gitlease(
     assert called(repo) == starts | {"pre-push"}
 
 
+@pytest.mark.default("bash")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_whoever_git_is_told_to_be_is_judged_by_gitlease(repo: HookRepo, shell: str) -> None:
     repo.set_idle()
@@ -166,6 +170,7 @@ def test_whoever_git_is_told_to_be_is_judged_by_gitlease(repo: HookRepo, shell: 
     assert not asked(repo, shell, GIT_CONFIG_PARAMETERS="'color.ui'='never::'")
 
 
+@pytest.mark.default("pre-commit-bash", "prepare-commit-msg-bash", "post-commit-bash")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("name", ["pre-commit", "prepare-commit-msg", "post-commit"])
 def test_a_marker_serves_whom_it_was_made_for_only(repo: HookRepo, shell: str, name: str) -> None:
@@ -187,6 +192,8 @@ def test_a_marker_serves_whom_it_was_made_for_only(repo: HookRepo, shell: str, n
     assert not passes()
 
 
+@pytest.mark.default("bash")
+@pytest.mark.nightly
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_marker_from_before_the_settings_changed_is_not_used(
     repo: HookRepo, shell: str, tmp_path: Path
@@ -214,7 +221,7 @@ def test_a_marker_from_before_the_settings_changed_is_not_used(
                 file.unlink()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.default
 def test_a_commit_calls_each_hook_a_push_passes_its_lines_and_one_blocks(
     repo: HookRepo, way: Way
 ) -> None:
@@ -231,6 +238,7 @@ def test_a_commit_calls_each_hook_a_push_passes_its_lines_and_one_blocks(
     assert repo.commit("--no-verify") == (0, "")
 
 
+@pytest.mark.default("127-False")
 @pytest.mark.parametrize(("status", "broken"), [(70, False), (2, False), (127, False), (1, True)])
 def test_a_gitlease_that_fails_warns_once_and_git_goes_on(
     repo: HookRepo, status: int, broken: bool
@@ -257,6 +265,8 @@ def test_the_noted_program_comes_first_and_path_when_it_is_gone(
     assert len(repo.calls()) == 4
 
 
+@pytest.mark.default("files")
+@pytest.mark.nightly
 def test_linked_work_trees_and_folders_share_hooks_and_marker(repo: HookRepo, way: Way) -> None:
     put_in(repo)
     linked = repo.root.parent / "linked"
@@ -304,6 +314,8 @@ def asked(repo: HookRepo, shell: str = "sh", **env: str) -> bool:
     return called(repo) == {"pre-commit"}
 
 
+@pytest.mark.default("sh")
+@pytest.mark.nightly
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_commit_away_from_the_tasks_starts_nothing(repo: HookRepo, shell: str) -> None:
     for name in ("README", "docs/notes/a.md", "b", "tasks2/a", "x-tasks"):
@@ -316,6 +328,7 @@ def test_a_commit_away_from_the_tasks_starts_nothing(repo: HookRepo, shell: str)
     assert not (repo.root / "x").exists()
 
 
+@pytest.mark.default("sh")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_commit_among_the_tasks_is_looked_at_whatever_their_folder_is_called(
     repo: HookRepo, shell: str
@@ -332,6 +345,7 @@ def test_a_commit_among_the_tasks_is_looked_at_whatever_their_folder_is_called(
     assert not (repo.root / "x").exists()
 
 
+@pytest.mark.default
 def test_places_that_git_would_take_for_something_else_are_left_to_gitlease(repo: HookRepo) -> None:
     for place in ("", ".", "./", "./tasks", "a/../tasks", "../x", "tasks/", "/etc", "a//b", "a\tb"):
         with_tasks(repo, "b", place)
@@ -344,6 +358,7 @@ def test_places_that_git_would_take_for_something_else_are_left_to_gitlease(repo
     assert asked(repo)
 
 
+@pytest.mark.nightly
 def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> None:
     put_in(repo)
     with_tasks(repo, "my tasks")
@@ -374,6 +389,7 @@ def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> N
     assert repo.calls() == ["pre-commit "]
 
 
+@pytest.mark.default("dash")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
     for status, stops in ((1, {*COMMITS, "pre-push"}), (70, set()), (0, set())):
@@ -382,6 +398,7 @@ def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
         assert ends == {name: int(name in stops) for name in HOOKS}
 
 
+@pytest.mark.default("pre-commit-dash", "commit-msg-dash", "pre-push-dash")
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("name", ["pre-commit", "commit-msg", "pre-push"])
 def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, name: str) -> None:
@@ -401,6 +418,7 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
     assert done.returncode == int(name in CHECKED)
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_repository_is_found_however_git_names_it(repo: HookRepo, shell: str) -> None:
     """By GIT_DIR from anywhere, and by its variables."""
@@ -434,6 +452,7 @@ def test_nothing_is_written_by_a_dry_run_and_nothing_is_done_twice(repo: HookRep
     assert not (repo.root / ".git" / "gitlease").exists()
 
 
+@pytest.mark.default
 def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> None:
     put_in(repo)
     hook = repo.hooks / "pre-commit"
@@ -443,6 +462,7 @@ def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> Non
     assert hook.read_bytes() == data + b"echo mine\n"
 
 
+@pytest.mark.nightly
 def test_uninstall_says_what_it_leaves(repo: HookRepo) -> None:
     put_in(repo)
     edited, extended = repo.hooks / "pre-commit", repo.hooks / "pre-push"
@@ -467,6 +487,7 @@ def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
     assert_untouched(before, snapshot(repo.root))
 
 
+@pytest.mark.default("files")
 def test_status_proves_that_hooks_fire(
     repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -484,6 +505,7 @@ def test_status_proves_that_hooks_fire(
     assert repo.calls() == []
 
 
+@pytest.mark.nightly
 def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
     import yaml
 

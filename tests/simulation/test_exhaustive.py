@@ -38,6 +38,8 @@ from gitlease.core.moves import claiming, holding
 from gitlease.engine import Snapshot, Swapped, Transaction, transaction
 from gitlease.push import PushCase
 
+pytestmark = pytest.mark.slow
+
 Patch = pytest.MonkeyPatch
 
 
@@ -168,7 +170,9 @@ SMALL = (
 )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.default(
+    "no expectation", "a late answer believed", "no barrier", "renewed along again"
+)
 @pytest.mark.parametrize("rule", OFF)
 def test_a_rule_that_is_off_is_found_out(rule: str, monkeypatch: Patch) -> None:
     switch_off, world, invariant = OFF[rule]
@@ -189,7 +193,7 @@ def explored(*chosen: World) -> int:
     return states
 
 
-@pytest.mark.slow
+@pytest.mark.default
 def test_nothing_is_found_where_all_rules_are_on() -> None:
     assert explored(*SMALL) > 5_000
 
@@ -198,13 +202,11 @@ NIGHTLY = [pytest.param(world, marks=pytest.mark.nightly) for world in worlds(2,
 LARGE = [*worlds(3, 2)[:3], *NIGHTLY]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("world", LARGE, ids=lambda world: world.name)
 def test_all_rules_hold_in_every_state(world: World) -> None:
     assert explored(world) > 50_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("world", worlds(2, 2), ids=lambda world: world.name)
 def test_all_rules_hold_in_every_world_of_two_commands(world: World) -> None:
     assert explored(world) > 5_000

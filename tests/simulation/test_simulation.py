@@ -32,11 +32,13 @@ from gitlease.core import lease as lease_rules
 from gitlease.core.moves import claiming
 from gitlease.store import Move, RefLedgerStore
 
+pytestmark = pytest.mark.slow
+
 FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.default("wall-0")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
 def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> None:
@@ -45,17 +47,19 @@ def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> Non
     assert world.checker.held > 0
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.default("3")
 @pytest.mark.parametrize("seed", range(6))
 def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
     life(seed, weather=Weather(faults=0.8), steps=120)
 
 
+@pytest.mark.default
 def test_two_commands_of_one_clone_do_not_take_two_pasts_for_the_newest() -> None:
     """One learnt a ledger that had been rolled back while the other's fetch was under way."""
     life(38, weather=replace(FOUL, rollbacks=0.01), steps=150)
 
 
+@pytest.mark.default
 def test_a_life_is_repeatable() -> None:
     one, again = (life(42, weather=FOUL, steps=30) for _ in range(2))
     assert one.true == again.true
@@ -64,7 +68,6 @@ def test_a_life_is_repeatable() -> None:
     assert [*one.remote.steps.values()] == [*again.remote.steps.values()]
 
 
-@pytest.mark.slow
 def test_a_world_has_something_of_everything() -> None:
     faults, outcomes, ties = Counter[str](), set[str](), Counter[str]()
     for seed in range(8):
@@ -180,7 +183,7 @@ OFF: dict[Callable[[Patch], None], tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.default("look_at_no_expectation")
 @pytest.mark.parametrize("off", OFF, ids=lambda off: off.__name__)
 def test_a_rule_that_is_off_is_noticed(off: Callable[[Patch], None], monkeypatch: Patch) -> None:
     rule, given = OFF[off]
@@ -188,6 +191,7 @@ def test_a_rule_that_is_off_is_noticed(off: Callable[[Patch], None], monkeypatch
     assert broken(**given) == rule
 
 
+@pytest.mark.default
 def test_an_allowance_that_is_too_small_is_noticed() -> None:
     assert broken(**NO_SKEW) == "S2"
 
@@ -202,7 +206,6 @@ def broken(weather: Weather = FAIR, first: int = 0, **given: Any) -> str:
     return "none"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operations", [10_000, pytest.param(50_000, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))]

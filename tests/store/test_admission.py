@@ -21,7 +21,7 @@ from gitlease.git import discover, main_branch
 from gitlease.git.files import Unreadable
 from gitlease.settings import parse_settings, recorded_id
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 
@@ -74,6 +74,7 @@ def split(clone: Path, remote: Remote, fork: Path, how: str) -> None:
             git(clone, "remote", "set-url", "--add", "--push", "origin", url)
 
 
+@pytest.mark.default("pushurl-True")
 @pytest.mark.parametrize(
     ("how", "first"),
     [("pushurl", True), ("pushurl", False), ("pushInsteadOf", False), ("several", True)],
@@ -98,6 +99,7 @@ def test_push_url_of_another_repository_grants_nothing(
         door(ada, clock=clock).claim("F001")
 
 
+@pytest.mark.nightly
 def test_copied_ledger_behind_the_push_url_is_another(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_push_url_of_the_same_repository_costs_no_contact(
     assert path_remote.connections() == before + 1
 
 
+@pytest.mark.default
 def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, fork: Path) -> None:
     (ada,) = clones(1)
     door(ada).claim("F001")
@@ -141,6 +144,7 @@ def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, 
     check_words(leases.warnings)
 
 
+@pytest.mark.nightly
 def test_push_default_leads_no_lease_astray(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -153,6 +157,7 @@ def test_push_default_leads_no_lease_astray(
         door(bob).claim("F001")
 
 
+@pytest.mark.default("settings4-pushes4-/up")
 @pytest.mark.parametrize(
     ("settings", "pushes", "fetches"),
     [
@@ -177,6 +182,7 @@ def test_effective_urls_are_those_of_git(
     assert git(tmp_path, "remote", "get-url", "origin") == fetches
 
 
+@pytest.mark.nightly
 def test_url_that_git_rewrites_twice_grants_nothing(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -255,6 +261,7 @@ def test_the_id_is_added_to_any_settings_file(
     assert (ada / ".gitlease.yaml").read_bytes() == written
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("text", "id"),
     [
@@ -305,6 +312,7 @@ def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: 
     assert recorded_id(discover(str(ada)), ["origin"]) == "abc-1"
 
 
+@pytest.mark.nightly
 def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -325,6 +333,7 @@ def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     assert recorded in error["message"]
 
 
+@pytest.mark.default
 def test_other_layers_follow_the_recorded_ledger(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -382,6 +391,8 @@ def test_reading_a_fork_binds_no_clone_to_its_ledger(
     assert hints[0].endswith("git config lease.remote upstream")
 
 
+@pytest.mark.default("False-False")
+@pytest.mark.nightly
 @pytest.mark.parametrize(("recorded", "known"), [(True, True), (False, True), (False, False)])
 def test_init_makes_no_ledger_on_a_fork_beside_that_of_another_remote(
     clones: Clones, path_remote: Remote, fork: Path, recorded: bool, known: bool
@@ -421,6 +432,7 @@ def test_ledger_that_another_remote_gets_later_is_found_within_an_hour(
     assert "upstream" in refused(door(ada, clock=clock), "F002").hints[0]
 
 
+@pytest.mark.nightly
 def test_first_ledger_among_remotes_is_told(
     clones: Clones, path_remote: Remote, fork: Path, tmp_path: Path
 ) -> None:
@@ -462,6 +474,7 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
         check_words(cleaned(done.stderr))
 
 
+@pytest.mark.default("True")
 @pytest.mark.parametrize("older", [True, False])
 def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
     clones: Clones, path_remote: Remote, fork: Path, older: bool

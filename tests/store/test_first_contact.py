@@ -20,8 +20,6 @@ from support.running import Desk
 
 from gitlease.store import transport
 
-pytestmark = pytest.mark.sampled(3)
-
 REF = "refs/gitlease/global"
 STEPS = 12  # that a first contact brings here
 AT_ONCE = 12  # first contacts of one clone
@@ -109,6 +107,7 @@ def test_all_of_a_clones_work_goes_on_without_the_oldest_history(
     assert remote.connections() == before + 4, "it is here now"
 
 
+@pytest.mark.nightly
 def test_a_check_and_a_proof_fetch_what_they_need(path_remote: Remote, tmp_path: Path) -> None:
     ada = decide(path_remote, tmp_path, 4)
     commit_file(ada, "old.txt", "1")
@@ -136,6 +135,7 @@ def test_a_check_and_a_proof_fetch_what_they_need(path_remote: Remote, tmp_path:
     assert kim.steps() == 26
 
 
+@pytest.mark.slow
 def test_a_store_that_was_lost_is_filled_again(path_remote: Remote, tmp_path: Path) -> None:
     """A clone that knows a ledger proves that it goes on from there: it asks for all of it."""
     ada = decide(path_remote, tmp_path, 2)

@@ -41,7 +41,7 @@ from gitlease.engine import settle_landed
 from gitlease.faces.library import Leases
 from gitlease.store import git_ledger, transport, tree
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
@@ -73,6 +73,7 @@ def depth(bare: Path) -> int:
 # --- connections --------------------------------------------------------------------------------
 
 
+@pytest.mark.default("path")
 def test_one_connection_for_each_uncontended_change(
     remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_one_connection_for_each_uncontended_change(
         assert since(remote, before) == ["receive-pack"]
 
 
+@pytest.mark.nightly
 def test_refusals_and_a_lost_race_ask_no_more_than_they_must(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +202,7 @@ def hook(bare: Path, text: str, name: str = "pre-receive") -> Path:
     return file
 
 
+@pytest.mark.default
 def test_a_server_that_refuses_replacement_gets_appends_and_is_remembered(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_branch_as_ledger_where_branches_are_not_rewritten(
 # --- refusals of the remote ---------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_protected_ref_is_denied_and_leaves_no_lease(path_remote: Remote, clones: Clones) -> None:
     closed = hook(path_remote.bare, NO_LEDGER)
     first, second = clones(2)
@@ -282,6 +286,7 @@ def test_a_remote_that_hides_its_ledger(key: str, path_remote: Remote, clones: C
     assert {x.holder for x in door(two).list()} == set(winners)
 
 
+@pytest.mark.default("path")
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
 def test_an_unreachable_remote(
     kind: str, request: pytest.FixtureRequest, clones: Clones, monkeypatch: pytest.MonkeyPatch
@@ -305,6 +310,7 @@ def test_an_unreachable_remote(
     assert [x.resource for x in door(clone).list(cached=True)] == ["F001"]
 
 
+@pytest.mark.nightly
 def test_a_stale_lock_on_the_server_is_named(path_remote: Remote, clones: Clones) -> None:
     leases = door(clones(1)[0], clock=ManualClock(), patience=3.0)
     leases.claim("F001")
@@ -426,6 +432,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.default("no store")
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_store_is_rebuilt_silently(
     name: str, path_remote: Remote, clones: Clones
@@ -446,6 +453,7 @@ def test_a_damaged_store_is_rebuilt_silently(
     git(path_remote.bare, "fsck", "--strict", "--no-dangling")
 
 
+@pytest.mark.default
 def test_a_lost_state_that_was_replaced_since_is_no_refusal(
     path_remote: Remote, clones: Clones
 ) -> None:
@@ -502,7 +510,6 @@ def test_a_store_that_vanishes_right_at_the_push(
     assert {x.resource for x in door(one, clock=clock).list()} == {"F000", "F001"}
 
 
-@pytest.mark.slow
 def test_a_store_that_is_damaged_again_and_again_under_eight_sessions(
     path_remote: Remote, clones: Clones
 ) -> None:
@@ -544,6 +551,7 @@ def test_damaged_state_files_are_made_anew(path_remote: Remote, clones: Clones) 
         assert {x.resource for x in leases.list()} == {"F001", "F003"}
 
 
+@pytest.mark.default
 def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clones) -> None:
     """Said in words, before anything is sent."""
     clone = clones(1)[0]
@@ -554,6 +562,7 @@ def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clon
     assert tip(path_remote.bare) == ""
 
 
+@pytest.mark.nightly
 def test_history_is_read_where_no_state_can_be_kept(path_remote: Remote, clones: Clones) -> None:
     one, two = clones(2)
     door(one).claim("F001")
@@ -623,6 +632,7 @@ def objects() -> Counter[str]:
     return Counter(type(x).__name__ for x in gc.get_objects())
 
 
+@pytest.mark.default
 def test_a_process_reads_what_is_in_a_state_and_its_past_once(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ from gitlease.faces.library import Leases
 from gitlease.git import plain_yaml
 from gitlease.store import notes_file, notices_file, read_ledger, write_header
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
@@ -182,7 +182,7 @@ def listed(leases: Leases) -> set[str]:
 # --- one bad record -----------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.default
 def test_no_bad_record_is_read_as_a_lease(parsed: list[int], memory: Callable[[], int]) -> None:
     objects = Objects()
     for name, data in BAD_RECORDS.items():
@@ -195,6 +195,8 @@ def test_no_bad_record_is_read_as_a_lease(parsed: list[int], memory: Callable[[]
     assert memory() < MEMORY
 
 
+@pytest.mark.default("1 MB")
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["1 MB", "merge bomb", "holder escapes"])
 def test_a_bad_record_takes_only_its_own_resource(
     name: str, bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
@@ -214,6 +216,7 @@ def test_a_bad_record_takes_only_its_own_resource(
     assert memory() < MEMORY
 
 
+@pytest.mark.default
 def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
     """Also for a process that has read the same bytes from a file."""
     place(bare, {file_of(NAME): GOOD})
@@ -230,6 +233,7 @@ def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
         assert listed(leases) == {"F002"}
 
 
+@pytest.mark.nightly
 def test_a_record_that_was_renewed_and_then_damaged_is_no_rollback(
     bare: Path, leases: Leases
 ) -> None:
@@ -242,6 +246,7 @@ def test_a_record_that_was_renewed_and_then_damaged_is_no_rollback(
     assert leases.claim("F003").mine
 
 
+@pytest.mark.default("deep flow")
 @pytest.mark.parametrize("name", ["deep flow", "merge bomb"])
 def test_a_bad_record_of_paths_takes_path_claims_only(
     name: str, bare: Path, leases: Leases
@@ -258,6 +263,7 @@ def test_a_bad_record_of_paths_takes_path_claims_only(
 # --- names --------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_two_records_of_one_resource(bare: Path, leases: Leases) -> None:
     covering = make_lease("F001", token=4, paths=("src/**",), holder="mallory@example.com")
     files = {file_of(NAME): record_of(NAME), file_of(covering): record_of(covering)}
@@ -268,6 +274,7 @@ def test_two_records_of_one_resource(bare: Path, leases: Leases) -> None:
     assert "F002" in listed(leases)
 
 
+@pytest.mark.default
 def test_a_record_under_the_name_of_another(bare: Path, leases: Leases) -> None:
     place(bare, {file_of(NAME): record_of(make_lease("F002", holder="mallory@example.com"))})
     assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
@@ -277,6 +284,7 @@ def test_a_record_under_the_name_of_another(bare: Path, leases: Leases) -> None:
     assert listed(leases) == {"F002"}
 
 
+@pytest.mark.default("paths-long")
 @pytest.mark.parametrize(
     "odd",
     [
@@ -319,6 +327,7 @@ def test_a_folder_that_is_none(bare: Path, leases: Leases) -> None:
 # --- many ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_ten_thousand_entries_of_one_costly_record(
     bare: Path, leases: Leases, parsed: list[int]
 ) -> None:
@@ -356,6 +365,7 @@ def run_limited(clone: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.default("leases")
 @pytest.mark.parametrize("where", ["leases/ab", "notes/ab", "junk", "leases"])
 def test_a_bomb_of_trees_does_not_go_off(where: str, bare: Path, clones: Clones) -> None:
     """Ten levels of ten times the same folder: a hundred objects that name ten thousand million."""
@@ -422,7 +432,7 @@ BAD_HEADERS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.default
 def test_no_bad_header_is_read(parsed: list[int]) -> None:
     objects, line = Objects(), b"a <a> 1 +0000\n"
     for name, data in BAD_HEADERS.items():
@@ -443,6 +453,7 @@ def test_a_bad_header_is_refused_whole(bare: Path, leases: Leases) -> None:
     assert tip(bare) == before
 
 
+@pytest.mark.default
 def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:
     """Even where it is not this subset of YAML any more, the message is of the version."""
     newer = b"format: 6\nring: &ring [a, b]\nagain: *ring\n"
@@ -454,6 +465,7 @@ def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases
 # --- the ref ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_something_else_at_the_ref(bare: Path, clones: Clones) -> None:
     blob = write_object(bare, HEADER)
     tree = write_tree(bare, {"ledger.yaml": HEADER})
@@ -489,6 +501,7 @@ def test_a_merge_at_the_tip(bare: Path, leases: Leases) -> None:
     assert leases.claim("F002").mine
 
 
+@pytest.mark.default("empty and junk")
 @pytest.mark.parametrize(
     ("message", "headers"),
     [
@@ -562,6 +575,7 @@ HOSTILE_LINES: list[bytes] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
 def test_the_audit_trail_survives_hostile_lines(
     form: list[str], bare: Path, leases: Leases, capsys: pytest.CaptureFixture[str]

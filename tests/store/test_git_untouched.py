@@ -29,7 +29,7 @@ from gitlease.faces.cli import run
 from gitlease.faces.library import Leases
 from gitlease.wiring import open_workspace
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(5)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 EMAIL = "w1@example.com"
@@ -109,6 +109,7 @@ def configure(clone: Path, settings: dict[str, str]) -> None:
 # --- shapes -------------------------------------------------------------------------------------
 
 
+@pytest.mark.default("path")
 def test_an_ordinary_clone(
     remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_an_ordinary_clone(
     assert "gitlease" not in status
 
 
+@pytest.mark.nightly
 def test_refusals_and_failures_touch_nothing_either(path_remote: Remote, clones: Clones) -> None:
     one, two = clones(2)
     door(two).claim("F001")
@@ -190,6 +192,7 @@ def of_sha256_without_any_commit(remote: Remote, tmp_path: Path) -> Path:
     return clone
 
 
+@pytest.mark.default("with_a_relative_url")
 @pytest.mark.parametrize(
     "shape", [shallow, bare, mirror, with_a_relative_url, of_sha256_without_any_commit]
 )
@@ -204,6 +207,7 @@ def test_repositories_of_other_shapes(
     assert git(path_remote.bare, "rev-parse", "refs/heads/only-there")
 
 
+@pytest.mark.nightly
 def test_a_partial_clone(tmp_path: Path, servers: Servers) -> None:
     with open_remote("http", tmp_path / "remote", servers=servers) as remote:
         git(remote.bare, "config", "uploadpack.allowFilter", "true")
@@ -293,6 +297,7 @@ def test_a_credential_helper_of_the_repository(tmp_path: Path, servers: Servers)
         assert {r.user for r in remote.requests() if r.status == 200} == {"jo"}
 
 
+@pytest.mark.default
 def test_a_password_in_the_url_is_never_shown(
     tmp_path: Path, servers: Servers, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,6 +381,7 @@ def test_settings_of_the_clone(
     assert git(path_remote.bare, "for-each-ref", "refs/heads", "refs/tags") == refs
 
 
+@pytest.mark.default("core.hooksPath")
 @pytest.mark.parametrize("where", ["core.hooksPath", ".git/hooks", "global"])
 def test_hooks_of_the_clone_do_not_run(
     where: str, path_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -400,6 +406,7 @@ def test_hooks_of_the_clone_do_not_run(
     assert not ran.exists()
 
 
+@pytest.mark.nightly
 def test_git_s_own_tracing_confuses_nothing(
     http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,6 +487,7 @@ def test_odd_names_of_folders(
     assert read_files(bare)
 
 
+@pytest.mark.default
 def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:
     """A URL that reads as an option is refused in words, or taken as a path, never as an option."""
     clone = tmp_path / "clone"

@@ -11,7 +11,7 @@ from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git
 from support.running import Desk
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.nightly
 
 SHA256 = ("--object-format=sha256",)
 REFTABLE = ("--ref-format=reftable",)
@@ -73,6 +73,7 @@ def live_with_it(remote: Remote, tmp_path: Path) -> None:
     assert ada.ask("verify").returncode == 0
 
 
+@pytest.mark.default
 def test_a_ledger_of_sha256_objects(remote: Remote, tmp_path: Path) -> None:
     live_with_it(remote, tmp_path)
     tip = git(remote.bare, "rev-parse", "refs/gitlease/global")
@@ -83,6 +84,8 @@ def test_a_ledger_in_a_reftable(reftable: Remote, tmp_path: Path) -> None:
     live_with_it(reftable, tmp_path)
 
 
+@pytest.mark.default("new")
+@pytest.mark.slow
 @pytest.mark.parametrize(("own", "ledger"), [(SHA256, ()), ((), SHA256)], ids=["new", "old"])
 def test_a_ledger_of_another_format_than_the_repository(
     own: tuple[str, ...], ledger: tuple[str, ...], tmp_path: Path, servers: Servers

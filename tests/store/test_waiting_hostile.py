@@ -22,8 +22,6 @@ from support.remotes import Remote
 from gitlease.core import TICKETS_KEPT, Invalid, Ticket, WaitTimeout, parse_resource
 from gitlease.store import MAX_MESSAGES, TICKETS, BadRecord, waiting_file
 
-pytestmark = [pytest.mark.one_in(4)]
-
 Clones = Callable[..., list[Path]]
 F001 = parse_resource("F001")
 FILE = waiting_file(F001)
@@ -87,6 +85,8 @@ def test_what_could_not_be_read_again_is_not_written(bad: Ticket) -> None:
         TICKETS.write(F001, (bad,))
 
 
+@pytest.mark.default("noise")
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["noise", "too many", "a link", "no top folder", "much else"])
 def test_a_line_that_is_none_keeps_nobody_from_claiming(
     path_remote: Remote, clones: Clones, what: str

@@ -18,6 +18,8 @@ from support.typed import Typist
 
 import gitlease
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 TASK = "---\nid: F009\ntitle: One\nstatus: todo\nassigned: []\npriority: high\n---\n\nWords.\n"
 
@@ -51,6 +53,7 @@ def added(typist: Typist, line: str) -> str:
     return (typist.clone / file).read_bytes().decode()
 
 
+@pytest.mark.default
 def test_a_task_is_filed_as_its_neighbours_are(
     ada: Typist, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +99,7 @@ def test_its_form_is_that_of_others(ada: Typist, form: str) -> None:
     assert id in made.decode()
 
 
+@pytest.mark.nightly
 def test_the_first_task_of_backlog_md_is_numbered_by_its_config(ada: Typist) -> None:
     (ada.clone / "backlog" / "tasks").mkdir(parents=True)
     config = "project_name: x\ntask_prefix: bug\nzero_padded_ids: 3\n"
@@ -141,6 +145,7 @@ def test_odd_titles_are_read_back_as_given(ada: Typist) -> None:
         assert ada.ok(f"show {task.resource} --json").json["task"]["title"] == title
 
 
+@pytest.mark.nightly
 def test_an_id_is_free_on_the_remotes_main_branch_as_well(desks: tuple[Typist, Typist]) -> None:
     ada, bob = desks
     commit(ada.clone, F010=TASK.replace("F009", "F010"))
@@ -152,6 +157,7 @@ def test_an_id_is_free_on_the_remotes_main_branch_as_well(desks: tuple[Typist, T
     assert (offline["task"]["resource"], len(offline["warnings"])) == ("F012", 1)
 
 
+@pytest.mark.default
 def test_no_two_work_trees_or_branches_of_a_clone_get_one_number(ada: Typist) -> None:
     git(ada.clone, "worktree", "add", "-q", "../other", "-b", "other")
     other = Typist(ada.clone.parent / "other", ada.clock)
@@ -182,6 +188,7 @@ def test_without_any_task_the_first_one_is_named(ada: Typist) -> None:
     assert (first, second) == ("tasks/T001.md", "tasks/T002.md")
 
 
+@pytest.mark.nightly
 def test_where_no_file_can_be_written_it_says_so(ada: Typist) -> None:
     (ada.clone / ".gitignore").write_text("F010.md\n")
     assert ada.types("add x").code == 7

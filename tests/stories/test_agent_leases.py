@@ -16,7 +16,7 @@ from support.typed import Agent, Typist, commands_in
 
 from gitlease.guard import has_traces
 
-pytestmark = [pytest.mark.sampled(2)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 HOUR = 3_600
@@ -49,6 +49,7 @@ def two(clones: Clones) -> Two:
     return made
 
 
+@pytest.mark.default
 def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: Two) -> None:
     kim = two.kim
     kim.env["GITLEASE_SESSION"] = "run-1"
@@ -87,6 +88,7 @@ def renewals(two: Two) -> dict[str, int]:
     return found
 
 
+@pytest.mark.nightly
 def test_the_heartbeat_keeps_what_a_session_holds_in_every_layer(two: Two, agent: Agent) -> None:
     mine = agent.terminal
     for words in ("deploy", "port --layer s1", "disk --local"):
@@ -122,6 +124,7 @@ def test_a_heartbeat_in_vain_is_tried_again_before_the_lease_ends(
     assert renewals(two) == {"deploy": 1}
 
 
+@pytest.mark.nightly
 def test_the_persons_own_is_kept_only_where_the_session_uses_it_or_was_told_of_it(
     two: Two, agent: Agent
 ) -> None:
@@ -218,6 +221,7 @@ def test_a_session_is_told_once_what_its_person_ended_elsewhere(
     assert "F001" not in "".join(told())
 
 
+@pytest.mark.nightly
 def test_the_own_end_of_a_session_is_no_news_to_it(two: Two, agent: Agent, desk: Typist) -> None:
     two.kim.ok("release F001", env=agent.terminal)
     two.kim.ok("session end", env=agent.terminal)
@@ -259,6 +263,7 @@ def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) ->
     assert kim.types("release F001").code == 1, "there is nothing left of kim's"
 
 
+@pytest.mark.default
 def test_the_start_of_a_session_ends_what_has_landed(two: Two) -> None:
     kim, jo, layer = two.kim, two.jo.clone, "team"
     kim.ok(f"claim F001 --ttl 2h --layer {layer}")
@@ -281,6 +286,7 @@ def test_the_start_of_a_session_ends_what_has_landed(two: Two) -> None:
     assert "F001" not in agent.sends("session-start", source="startup")
 
 
+@pytest.mark.nightly
 def test_a_layer_that_cannot_be_read_keeps_nobody_from_the_rest(two: Two) -> None:
     kim = two.kim
     kim.ok("claim F001")
@@ -327,6 +333,7 @@ def test_the_first_edit_in_a_fresh_clone_is_guarded(ada: Typist) -> None:
     assert agent.edits("docs/a.md") == ""
 
 
+@pytest.mark.nightly
 def test_a_remote_without_a_ledger_is_asked_once_a_day(clones: Clones) -> None:
     agent = Agent(Typist(clones(1)[0], ManualClock()))
     asked: list[str] = []

@@ -42,7 +42,7 @@ from support.session import LeaseService
 from gitlease.core import GitleaseError
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
@@ -205,7 +205,7 @@ ONCE: dict[str, Callable[[], TcpFault]] = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.default("cut in the question")
 @pytest.mark.parametrize("name", ONCE)
 def test_http_fault_once(name: str, http: Stage) -> None:
     """One fault, and then the network is well again: Ann gets an answer that holds."""
@@ -222,7 +222,6 @@ LASTING: dict[str, Callable[[], TcpFault]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "early"), [("request", False), ("pack", True), ("answer", True)])
 def test_http_fault_that_lasts(name: str, early: bool, http: Stage) -> None:
     """The network is gone for good in the middle of the push; what it held back arrives late."""
@@ -249,7 +248,6 @@ SERVER: dict[str, tuple[Callable[[], HttpFault], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SERVER)
 def test_http_server_fault(name: str, http: Stage) -> None:
     make, expected = SERVER[name]
@@ -311,6 +309,7 @@ def test_a_claim_that_is_cut_off_leaves_no_lock_on_the_remote(
     assert door(one, clock=clock).claim("F001").mine
 
 
+@pytest.mark.nightly
 def test_other_verbs_when_the_answer_is_lost(http: Stage) -> None:
     """Applied once, told as done, and a renewal counted once."""
     http.ann().claim("F001")
@@ -326,7 +325,6 @@ def test_other_verbs_when_the_answer_is_lost(http: Stage) -> None:
     assert len(set(ids)) == len(ids), "applied twice"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("direction", "share"), [("up", 1.0), ("down", 0.1)])
 def test_ssh_cut_anywhere(direction: str, share: float, ssh: Stage) -> None:
     """Cut where that share of what a whole push sends has passed."""

@@ -20,6 +20,8 @@ from gitlease.core import Fate
 from gitlease.engine import Swapped
 from gitlease.store import RefLedgerStore
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def two(path_remote: Remote, clones: Callable[..., list[Path]]) -> list[Path]:
@@ -69,6 +71,7 @@ def no_thread_stays() -> Iterator[None]:
             assert not thread.is_alive()
 
 
+@pytest.mark.default
 def test_verbs_are_awaited(two: list[Path]) -> None:
     async def main() -> None:
         async with gitlease.open_async(two[0], session="one") as leases:
@@ -86,6 +89,7 @@ def test_verbs_are_awaited(two: list[Path]) -> None:
     assert live(two[1]) == {}
 
 
+@pytest.mark.nightly
 def test_calls_wait_beside_each_other(two: list[Path]) -> None:
     """More of them than a pool of threads would have, and none keeps the one that ends it."""
 
@@ -121,6 +125,7 @@ def test_a_claim_that_is_cancelled_while_it_is_pushed_is_released(
     assert live(two[1]) == {}
 
 
+@pytest.mark.nightly
 def test_what_was_held_stays_where_a_renewal_is_cancelled_and_a_release_is_made(
     two: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +188,7 @@ def test_what_cannot_be_released_is_said(two: list[Path], monkeypatch: pytest.Mo
     assert live(two[1]) == {"F001": "w1@example.com"}
 
 
+@pytest.mark.nightly
 def test_a_timeout_ends_a_wait_and_leaves_the_line(two: list[Path]) -> None:
     async def main() -> None:
         async with gitlease.open_async(two[0]) as leases:
@@ -197,6 +203,7 @@ def test_a_timeout_ends_a_wait_and_leaves_the_line(two: list[Path]) -> None:
     assert other.claim("F001", new=True).holder == "w2@example.com"
 
 
+@pytest.mark.default
 def test_events_are_iterated_until_the_loop_is_left_or_cancelled(two: list[Path]) -> None:
     async def main() -> None:
         async with gitlease.open_async(two[0]) as leases:

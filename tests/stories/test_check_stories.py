@@ -31,7 +31,7 @@ from gitlease.core import (
 from gitlease.engine import ClaimOptions
 from gitlease.wiring import CheckContext, open_workspace
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.slow
 
 NOON = 1_795_176_000  # 2026-11-20T12:00:00Z, in seconds
 MINUTE, HOUR = 60, 3_600
@@ -181,6 +181,7 @@ NOW, MAYBE = ("held-now", "error"), ("held-now", "warning")
 NO_LEDGER = ("no-ledger", "warning")
 
 
+@pytest.mark.default
 def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: World) -> None:
     """Under whatever name: its author holds nothing, and no date of its own tells."""
     jo, kim = world.jo, world.kim
@@ -201,6 +202,7 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
     assert rules(jo.at(5 * MINUTE).check()) == []
 
 
+@pytest.mark.nightly
 def test_odd_dates_are_not_believed(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("src/api/login.py")
@@ -281,6 +283,7 @@ def test_a_shallow_clone_gets_what_it_lacks_beside_it(world: World) -> None:
     assert_untouched(before, snapshot(clone.root))
 
 
+@pytest.mark.nightly
 def test_a_shallow_clone_with_nowhere_to_ask_says_what_is_missing(world: World) -> None:
     world.jo.commit("docs/guide.md")
     head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
@@ -327,6 +330,7 @@ def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
     assert gone.commits == 0
 
 
+@pytest.mark.nightly
 def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: World) -> None:
     world.kim.claim("F001")
     world.jo.at(MINUTE).commit("docs/guide.md", message="old")
@@ -380,6 +384,7 @@ def test_an_event_that_cannot_be_read_is_said_and_the_branch_is_checked(world: W
     check_words(checked.warnings)
 
 
+@pytest.mark.nightly
 def test_what_an_event_says_is_taken_for_no_more_than_it_looks_like(world: World) -> None:
     bad = pull("HEAD", "--upload-pack=touch x")
     bad["number"] = bad["pull_request"]["number"] = "7/../../heads/main"
@@ -416,6 +421,7 @@ def test_no_ledger_is_a_warning_and_a_remote_that_cannot_be_read_is_never_a_pass
         world.jo.check()
 
 
+@pytest.mark.nightly
 def test_without_an_email_and_with_a_token_in_the_url_it_reads_and_tells_nothing_of_it(
     world: World, http_remote: Remote
 ) -> None:
@@ -482,6 +488,8 @@ OTHER = {
 }
 
 
+@pytest.mark.default("layer")
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", OTHER)
 def test_a_pull_request_does_not_decide_how_it_is_judged(world: World, name: str) -> None:
     world.kim.claim("F001")
@@ -520,6 +528,7 @@ def test_settings_that_cannot_be_read_where_the_range_begins_are_no_pass(world: 
         world.jo.check()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("encoding", ["UTF-16", "no-such-encoding"])
 def test_commit_encoding_of_any_kind_is_pushed_and_checked(
     clones: Callable[..., list[Path]], path_remote: Remote, encoding: str

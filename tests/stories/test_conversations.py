@@ -19,6 +19,8 @@ from support.typed import Agent, Typist
 from gitlease.guard import presence
 from gitlease.settings import continued
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 OLD, NEW, OTHER = "11111111-0000", "22222222-0000", "33333333-0000"
 
@@ -45,6 +47,7 @@ def cleared(agent: Agent, number: str) -> Agent:
     return after
 
 
+@pytest.mark.default
 def test_a_cleared_conversation_continues_its_session_and_the_last_end_ends_it(
     jo: Typist,
 ) -> None:
@@ -64,6 +67,7 @@ def test_a_cleared_conversation_continues_its_session_and_the_last_end_ends_it(
     assert set(held(jo)) == {"warm-up"}
 
 
+@pytest.mark.nightly
 def test_an_end_that_nobody_continues_takes_effect_after_a_minute(jo: Typist) -> None:
     agent = Agent(jo, session=OLD)
     agent.sends("session-start", source="startup")
@@ -106,6 +110,7 @@ def test_the_end_in_a_removed_work_tree_ends_the_session(
 PROCESS = (7, "100")
 
 
+@pytest.mark.nightly
 def test_only_the_same_process_continues_a_conversation(tmp_path: Path) -> None:
     for number, (process, later, joined) in enumerate(
         (
@@ -214,6 +219,7 @@ print(json.dumps(server.claim("three")))
     assert [first, *rest] == ["claude:11111111", "claude:11111111", KEPT, "claude:33333333"]
 
 
+@pytest.mark.nightly
 def test_a_tool_server_that_is_told_no_session_joins_the_only_one_of_its_host(desk: Desk) -> None:
     script = f"""
 one, two = Server(), Server()
@@ -229,6 +235,7 @@ print(json.dumps(one.claim("T3")))
     assert stays == joined, "while it lives"
 
 
+@pytest.mark.default("nobody")
 @pytest.mark.parametrize("before", ["nobody", "two"])
 def test_a_tool_server_keeps_its_leases_whoever_begins_beside_it(desk: Desk, before: str) -> None:
     """Told no session, it would join another one, or none, from then on."""

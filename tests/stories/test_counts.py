@@ -59,6 +59,7 @@ def assert_no_more(entered: dict[str, set[str]]) -> None:
     assert not {x: sorted(files) for x, files in entered.items() if len(files) > ENTERED[x]}
 
 
+@pytest.mark.nightly
 def test_no_command_enters_more_files_than_it_did(kim: Path) -> None:
     put(kim, "tasks/T1.md", "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
     commit_all(kim)
@@ -72,6 +73,7 @@ def test_no_command_enters_more_files_than_it_did(kim: Path) -> None:
     assert_no_more(entered)
 
 
+@pytest.mark.slow
 def test_no_request_enters_more_files_than_it_did(kim: Path) -> None:
     with entering() as files, serving(kim) as served:
         served.ask("ann", "PUT", "/v1/leases/warm")

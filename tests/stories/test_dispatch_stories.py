@@ -17,7 +17,7 @@ from support.snapshots import check_words, cleaned
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
-    pytest.mark.sampled(3),
+    pytest.mark.slow,
 ]
 
 
@@ -33,6 +33,7 @@ def ended(desk: Desk, resource: str = "F001") -> Any:
     return run_of(desk, resource)
 
 
+@pytest.mark.default
 def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, kim: Desk) -> None:
     go = jo.clone / "go"
     script = f"echo said; echo aside >&2; env | grep GITLEASE_SE; cat; until test -e '{go}'; do "
@@ -60,6 +61,7 @@ def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, ki
     assert jo.document("dispatch", "--logs", "F001")["text"] == shown
 
 
+@pytest.mark.nightly
 def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     answer = jo.document("run", "--detach", "F001", "--", *sleeper(file))
@@ -89,7 +91,6 @@ def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:
     until(lambda: jo.live() == [], "the release")
 
 
-@pytest.mark.slow
 def test_to_stop_what_has_ended_leaves_its_release_alone(
     path_remote: Remote, jo: Desk, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_run_whose_runner_is_killed_ends_and_is_told_so(
     assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_lost_run_says_so(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     answer = jo.document("dispatch", "F001", "--ttl", "6s", "--", *sleeper(file))
@@ -153,6 +155,7 @@ def test_its_end_is_followed(jo: Desk) -> None:
     assert following.wait(LONG) == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("folder", ["runs", "alive"])
 def test_a_file_in_the_place_of_its_folder_is_named_and_mended(jo: Desk, folder: str) -> None:
     (file := jo.clone / ".git/gitlease" / folder).parent.mkdir(exist_ok=True)

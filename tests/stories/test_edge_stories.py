@@ -21,6 +21,8 @@ from gitlease.engine import ClaimOptions, WhyNot
 from gitlease.tasks import edge_commit
 from gitlease.wiring import Workspace, open_workspace
 
+pytestmark = pytest.mark.slow
+
 F001 = parse_resource("F001")
 DAY = 86_400
 TASK = (
@@ -66,6 +68,7 @@ def story(path_remote: Remote, clones: Clones) -> Story:
     return Story(clones(2))
 
 
+@pytest.mark.default
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
     story: Story,
 ) -> None:
@@ -88,6 +91,7 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
     assert story.assigned(story.two) == (), "w1's assignment ended with the takeover"
 
 
+@pytest.mark.nightly
 def test_nobody_waits_for_an_edge(story: Story) -> None:
     """Not for one that is there, nor for one that is left when a lease runs out meanwhile."""
     story.service(story.one).claim([F001])
@@ -141,6 +145,7 @@ def test_a_release_returns_a_task_whose_edge_is_committed(story: Story, clones: 
     assert story.assigned(story.two) == (TWO,)
 
 
+@pytest.mark.nightly
 def test_a_newer_commit_assigns_in_spite_of_a_release(story: Story) -> None:
     one = story.service(story.one)
     one.claim([F001])
@@ -231,6 +236,8 @@ def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
     assert states() == expected | {"F003": WhyNot.YOURS}
 
 
+@pytest.mark.default("done-refs/heads/main.lock")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("verb", "lock"), [("claim", "index.lock"), ("done", "refs/heads/main.lock")]
 )

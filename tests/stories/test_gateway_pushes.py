@@ -25,6 +25,8 @@ from gitlease.settings import server_settings
 from gitlease.store import operations_line
 from gitlease.wiring import open_gateway
 
+pytestmark = pytest.mark.slow
+
 GATE = Actor("gate@example.com")
 
 
@@ -71,6 +73,7 @@ def policy(who: Actor, admins: str) -> SetPolicy:
     return SetPolicy(id=fresh(), actor=who, changes=(("admins", admins),))
 
 
+@pytest.mark.default
 def test_a_gateway_joins_the_steps_of_many_and_the_server_takes_them(
     host: Host, tmp_path: Path
 ) -> None:
@@ -92,6 +95,7 @@ def test_a_gateway_joins_the_steps_of_many_and_the_server_takes_them(
     assert sorted(x.holder for x in ledger.every_lease()) == people
 
 
+@pytest.mark.nightly
 def test_the_same_step_is_refused_from_anybody_else(host: Host, forge: Forge) -> None:
     begin(host, forge)
     step = drafted(forge, claim(KIM, "F001"), claim(JO, "F002"))
@@ -135,6 +139,7 @@ def test_admins_govern_through_a_gateway_that_is_an_admin_itself(host: Host, for
     assert not forge.ledger().leases_of(parse_resource("F001"))
 
 
+@pytest.mark.nightly
 def test_gateways_are_set_by_install_and_gone_with_uninstall(host: Host, tmp_path: Path) -> None:
     def gateways() -> tuple[str, ...]:
         return server_settings(discover(str(host.bare))).gateways

@@ -89,6 +89,7 @@ def test_a_gateway_that_is_told_to_stop_answers_first(
     assert got
 
 
+@pytest.mark.nightly
 def test_two_gateways_and_four_clones_race_for_each_name(
     path_remote: Remote, clones: Callable[..., list[Path]]
 ) -> None:

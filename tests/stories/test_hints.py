@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support.hints import FILE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STORIES = (
     *("agent_leases", "landing", "session_stories", "dispatch_stories", "run_stories"),
@@ -20,11 +22,10 @@ LONG = 3_600  # seconds
 VERBS = {"claim", "dispatch", "done", "next", "release", "renew", "show", "wait"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "which", [(), pytest.param(("--every-story",), marks=pytest.mark.nightly)], ids=["some", "all"]
+    "which", ["default", pytest.param("default or slow", marks=pytest.mark.nightly)]
 )
-def test_every_hint_of_a_story_is_accepted(tmp_path: Path, which: tuple[str, ...]) -> None:
+def test_every_hint_of_a_story_is_accepted(tmp_path: Path, which: str) -> None:
     file = tmp_path / "hints"
     stories = [f"tests/stories/test_{name}.py" for name in STORIES]
     words = [
@@ -34,7 +35,8 @@ def test_every_hint_of_a_story_is_accepted(tmp_path: Path, which: tuple[str, ...
         "-n0",
         "-p",
         "support.hints",
-        *which,
+        "-m",
+        which,
         *stories,
     ]
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))

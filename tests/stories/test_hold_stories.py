@@ -18,7 +18,7 @@ from support.snapshots import raises
 
 import gitlease
 
-pytestmark = [pytest.mark.sampled(3)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 
@@ -58,6 +58,7 @@ def no_thread_stays() -> Iterator[None]:
     until(lambda: not own(), "the end of the heartbeat")
 
 
+@pytest.mark.default
 def test_a_hold_is_renewed_while_it_lasts_and_released_at_its_end(clone: Path) -> None:
     with gitlease.hold("F001", ttl="6s", directory=str(clone)) as lease:
         until(lambda: [x.renewals for x in live(clone)] >= [2], "renewals")
@@ -70,6 +71,7 @@ def test_a_hold_is_renewed_while_it_lasts_and_released_at_its_end(clone: Path) -
     assert lease.seconds_left == 0
 
 
+@pytest.mark.nightly
 def test_several_are_held_together_or_not_at_all(clone: Path, other: Path) -> None:
     with (
         gitlease.hold("B", directory=str(other)),
@@ -114,6 +116,7 @@ def test_to_wait_for_what_one_holds_oneself_is_refused_at_once(clone: Path) -> N
         pass
 
 
+@pytest.mark.nightly
 def test_a_hold_within_one_session_joins_and_only_the_outermost_releases(clone: Path) -> None:
     with gitlease.hold("F001", session="build-7", directory=str(clone)) as outer:
         with gitlease.hold("F001", session="build-7", directory=str(clone)) as inner:
@@ -166,6 +169,7 @@ def test_a_loss_reaches_the_holder_and_ends_the_block(clone: Path, other: Path) 
     assert [x.holder for x in live(clone)] == ["w1@example.com"], "its next holder keeps it"
 
 
+@pytest.mark.nightly
 def test_an_outage_past_the_deadline_is_a_loss_and_no_failure_of_the_end(
     clone: Path, path_remote: Remote
 ) -> None:
@@ -204,6 +208,7 @@ def test_a_loss_wakes_who_awaits_it(clone: Path, other: Path) -> None:
         asyncio.run(main())
 
 
+@pytest.mark.nightly
 def test_a_cancelled_wait_leaves_nothing_behind(clone: Path, other: Path) -> None:
     async def wait() -> None:
         async with gitlease.hold("F001", wait="1h", directory=str(clone)):
@@ -254,6 +259,7 @@ def test_a_session_leaves_what_it_parked(clone: Path) -> None:
     assert [(x.resource, x.parked) for x in live(clone)] == [("F001", True)]
 
 
+@pytest.mark.nightly
 def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Path) -> None:
     calls: list[str] = []
     run = gitlease.session(

@@ -21,7 +21,7 @@ from support.snapshots import check_words, cleaned
 
 F002 = "tasks/F002.md"
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 
 def is_stopped(jo: Person, *words: str, path: str) -> str:
@@ -33,6 +33,8 @@ def is_stopped(jo: Person, *words: str, path: str) -> str:
     return said
 
 
+@pytest.mark.default("src/api/")
+@pytest.mark.nightly
 @pytest.mark.parametrize("held", ["src/api/", "src/**/login.py", "SRC/API/Login.py"])
 def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str) -> None:
     pair.kim.claim(held, reason="rate limits")
@@ -63,6 +65,7 @@ ODD = [
 ]
 
 
+@pytest.mark.nightly
 def test_odd_names_are_covered_by_the_folder_they_are_in(pair: Pair) -> None:
     pair.kim.claim("src/odd/")
     (pair.jo.root / "src/odd").mkdir()
@@ -110,6 +113,7 @@ def test_a_conflict_that_is_resolved_otherwise_than_by_its_holder_is_stopped(pai
     assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
 
 
+@pytest.mark.nightly
 def test_a_picked_commit_that_stops_is_checked_when_it_is_committed(pair: Pair) -> None:
     """git itself runs no pre-commit for a pick without a conflict: the push is checked then."""
     conflict(pair)
@@ -154,6 +158,7 @@ def test_a_bare_repository_may_be_given_a_work_tree(pair: Pair) -> None:
     goes_on(pair.jo.run(*words, "commit", "-qam", "work"))
 
 
+@pytest.mark.nightly
 def test_a_linked_work_tree_is_a_run_of_its_own(pair: Pair, tmp_path: Path) -> None:
     linked = Person("jo", tmp_path / "linked", pair.jo.env)
     pair.jo.git("worktree", "add", "-q", "-b", "side", str(linked.root))

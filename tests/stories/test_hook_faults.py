@@ -25,7 +25,7 @@ from gitlease.install import SCRIPTS
 from gitlease.install.git_hooks import install
 from gitlease.wiring import HookContext, open_hooks
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "faces" / "agent_events"
@@ -121,6 +121,8 @@ def in_the_way(jo: Hooked, text: str, tmp_path: Path) -> None:
     jo.path = f"{tools}:{without_gitlease(jo.path)}"
 
 
+@pytest.mark.default("is killed")
+@pytest.mark.nightly
 @pytest.mark.parametrize("broken", [*BROKEN, "is missing"])
 def test_a_gitlease_that_is_broken_stops_neither_commit_nor_push(
     jo: Hooked, tmp_path: Path, broken: str
@@ -187,6 +189,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
     jo: Hooked, kim: Path, damage: str
@@ -234,6 +237,7 @@ def test_a_push_asks_for_all_layers_at_once(jo: Hooked, kim: Path) -> None:
     assert jo.remote.connections() == asked + 4, "for what has moved, and whose work that is"
 
 
+@pytest.mark.nightly
 def test_knowledge_that_is_old_is_asked_for_once_by_all_hooks_of_a_commit(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -353,6 +357,7 @@ def modules(
     return status, tops, done.stderr.decode().splitlines()
 
 
+@pytest.mark.nightly
 def test_hooks_with_fresh_knowledge_import_little(jo: Hooked, kim: Path) -> None:
     (jo.root / ".gitlease.yaml").write_text("guard: {timeout: 2s}\n")
     claim(kim, "src/auth/**")

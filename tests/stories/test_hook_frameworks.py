@@ -23,6 +23,8 @@ from support.running import until
 
 from gitlease.install import HOOKS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE, LOGIN = "src/web/page.py", "src/api/login.py"
 LAPSED, DUE = 20 * MINUTE, 6 * MINUTE  # ago
@@ -131,12 +133,14 @@ def managed(request: pytest.FixtureRequest, made_pair: Pair, pair: Pair, tmp_pat
     return Managed(pair, jo, name)
 
 
+@pytest.mark.default("pre-commit")
 def test_every_hook_is_shown_as_live(managed: Managed) -> None:
     states = json.loads(typed(managed.jo, "gitlease", "hooks", "status", "--json"))
     proven = "live" if managed.manager == "husky" else "proven"  # nobody runs a script of theirs
     assert [x["name"] for x in states["hooks"] if x[proven]] == list(HOOKS), states
 
 
+@pytest.mark.nightly
 def test_a_commit_and_a_push_of_what_another_holds_are_stopped_and_said(managed: Managed) -> None:
     managed.pair.kim.claim(LOGIN)
     before = managed.jo.head()
@@ -157,6 +161,7 @@ def test_a_commit_and_a_push_of_what_another_holds_are_stopped_and_said(managed:
     assert managed.pair.on_remote("main") == managed.jo.head()
 
 
+@pytest.mark.default("pre-commit")
 def test_a_warning_is_seen_and_a_pass_says_nothing_of_ours(managed: Managed) -> None:
     managed.pair.kim.claim(LOGIN, ago=LAPSED)
     managed.jo.put(LOGIN)

@@ -30,6 +30,8 @@ from gitlease.install import (
 from gitlease.install import hook_places as places
 from gitlease.install.git_hooks import install, uninstall
 
+pytestmark = pytest.mark.slow
+
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
 MINE = b'echo mine >>"$CALLS"\n'
 PYTHON = b"#!/usr/bin/env python3\nimport os\nprint('mine', file=open(os.environ['CALLS'], 'a'))\n"
@@ -78,6 +80,8 @@ def all_proven(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> bool:
     return all(s.live and s.proven for s in hook_states(discover(str(repo.root))))
 
 
+@pytest.mark.default("files")
+@pytest.mark.nightly
 def test_no_hooks_at_all(repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(repo.root)
     assert not repo.hooks.exists()
@@ -93,6 +97,7 @@ def test_no_hooks_at_all(repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPat
     assert {k for k in after if "hooks" in k} == {k for k in before if "hooks" in k}
 
 
+@pytest.mark.default("files--False")
 @pytest.mark.parametrize(
     ("data", "fires"),
     [
@@ -124,6 +129,7 @@ def test_an_existing_hook_still_runs_and_comes_back_to_the_byte(
     assert [file.name for file in repo.hooks.iterdir()] == [hook.name]
 
 
+@pytest.mark.nightly
 def test_a_hook_that_refuses_still_refuses(repo: HookRepo, way: Way) -> None:
     for last in (b"exit 3\n", b"false\n", b"false"):
         hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + last)
@@ -133,6 +139,7 @@ def test_a_hook_that_refuses_still_refuses(repo: HookRepo, way: Way) -> None:
         assert hook.read_bytes() == b"#!/bin/sh\n" + last
 
 
+@pytest.mark.default("files-False")
 @pytest.mark.parametrize("python", [False, True])
 def test_what_a_push_says_is_read_by_both(repo: HookRepo, way: Way, python: bool) -> None:
     data = PUSH
@@ -168,6 +175,7 @@ def test_a_link_is_neither_followed_nor_lost(repo: HookRepo) -> None:
     assert target.read_bytes() == b"#!/bin/sh\n" + MINE
 
 
+@pytest.mark.nightly
 def test_a_folder_of_hooks_in_the_work_tree(
     repo: HookRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +216,7 @@ def scripts(plan: Plan) -> dict[str, str]:
 ANSWERS = {"lets it go": 0, "refuses": 1, "fails": 70, "is broken": 1, "is missing": 127}
 
 
+@pytest.mark.default("lets it go--True")
 @pytest.mark.parametrize(
     ("gitlease", "strict", "husky"),
     [
@@ -291,6 +300,7 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
     assert {file: file.read_bytes() for file in before} == before
 
 
+@pytest.mark.nightly
 def test_other_lines_are_no_call(repo: HookRepo) -> None:
     own, other = hook_lines("pre-commit")[0], "\n".join(hook_lines("pre-push"))
     for text in (
@@ -317,6 +327,7 @@ def problems(repo: HookRepo) -> set[str]:
     return {state.problem for state in states}
 
 
+@pytest.mark.default
 def test_pre_commit(repo: HookRepo) -> None:
     config = b"# mine\nrepos:\n- repo: meta\n  hooks:\n  - id: identity\n"
     file = repo.write(".pre-commit-config.yaml", config, 0o640)
@@ -371,6 +382,7 @@ FORMER = (
 )
 
 
+@pytest.mark.nightly
 def test_the_former_hook_of_refs_is_removed(repo: HookRepo, way: Way) -> None:
     """Stashes work again, and another's lines in that hook stay."""
     name = "reference-transaction"
@@ -397,6 +409,7 @@ def test_a_hook_that_a_manager_moved_is_removed(repo: HookRepo, moved: str) -> N
     assert not python.exists()
 
 
+@pytest.mark.nightly
 def test_a_chain_that_pre_commit_moved_goes_on_and_is_live(
     repo: HookRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,6 +461,7 @@ def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: Hook
         assert shutil.which("gitlease") or run(repo, words).returncode == 0, words
 
 
+@pytest.mark.default("given0")
 @pytest.mark.parametrize("given", [["my repo/.git/MSG"], ["Jo's/.git/MSG", "commit", "HEAD"]])
 def test_managers_pass_on_what_git_said_of_a_message(repo: HookRepo, given: list[str]) -> None:
     """A file of any name, and whether it is an amended commit, which the source tells."""
@@ -473,6 +487,7 @@ def test_managers_pass_on_what_git_said_of_a_message(repo: HookRepo, given: list
             assert ("<commit><HEAD>" in said) == (given[1:] == ["commit", "HEAD"])
 
 
+@pytest.mark.nightly
 def test_a_git_that_reads_hooks_from_its_configuration(
     repo: HookRepo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from support.snapshots import check_words
 
 from gitlease.git import Notes
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 LOGIN = "src/api/login.py"
 
@@ -47,6 +47,7 @@ def is_stopped(pair: Pair, *words: str, path: str = LOGIN) -> str:
     return said
 
 
+@pytest.mark.default
 def test_what_was_committed_before_it_was_held_is_not_pushed(late: Pair) -> None:
     assert ': "rate limits"' in is_stopped(late)
     late.kim.release("src/api/")
@@ -54,6 +55,7 @@ def test_what_was_committed_before_it_was_held_is_not_pushed(late: Pair) -> None
     assert late.on_remote("main") == late.jo.head()
 
 
+@pytest.mark.default
 def test_what_this_clone_knew_a_moment_ago_is_not_enough(pair: Pair) -> None:
     """A commit trusts fresh knowledge, a push asks."""
     pair.jo.put("docs/guide.md")
@@ -64,6 +66,7 @@ def test_what_this_clone_knew_a_moment_ago_is_not_enough(pair: Pair) -> None:
     is_stopped(pair)
 
 
+@pytest.mark.default
 def test_a_push_stops_where_the_ledger_was_rolled_back(pair: Pair) -> None:
     """What others hold is not known then, and a push needs to know."""
     pair.kim.claim("docs/")
@@ -89,6 +92,7 @@ def test_however_it_is_pushed(late: Pair) -> None:
         is_stopped(late, *words)
 
 
+@pytest.mark.nightly
 def test_a_ledger_is_no_work(late: Pair) -> None:
     """Whoever carries a ledger to another host pushes the leases of everybody."""
     late.jo.git("fetch", "-q", "origin", "refs/gitlease/global:refs/carried")
@@ -114,6 +118,7 @@ def test_nobody_but_gitlease_moves_a_ledger(pair: Pair, words: list[str]) -> Non
     assert "gitlease: warning: refs/gitlease/" in done.stderr
 
 
+@pytest.mark.nightly
 def test_ones_own_work_of_another_branch_is_judged_where_it_lands(late: Pair) -> None:
     """jo had pushed before kim took it; the branch that all build on does not have it yet."""
     late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
@@ -156,6 +161,7 @@ def test_main_is_not_deleted_with_held_work(landed: Pair) -> None:
     goes_on(landed.jo.run("push", "-q", "origin", ":main"))
 
 
+@pytest.mark.nightly
 def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) -> None:
     landed.kim.saves(LOGIN)
     landed.kim.git("push", "-q", "origin", "main")
@@ -203,6 +209,7 @@ def test_what_a_clone_of_one_branch_took_in_has_landed_already(
     blocks(lee.run("push", "-q", "origin", "develop"))
 
 
+@pytest.mark.nightly
 def test_what_was_taken_off_main_again_has_not_landed(pair: Pair) -> None:
     """Whatever was fetched last: of a branch that is known here its own word holds."""
     pair.jo.saves(LOGIN)
@@ -238,6 +245,7 @@ def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(
     blocks(pair.jo.run("push", "-q", "backup", "main"))
 
 
+@pytest.mark.nightly
 def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:
     pair.jo.claim("F001")
     pair.jo.put("tasks/F001.md", task_text("F001", status="done", paths="src/api"))

@@ -24,13 +24,14 @@ from support.snapshots import check_words
 from gitlease.core import parse_resource
 from gitlease.git import Notes
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
+pytestmark = pytest.mark.slow
 
 STARTED = task_text("F002", status="in_progress")
 DUE = 6 * MINUTE  # more than a third of the usual 15 minutes
 F002 = "tasks/F002.md"
 
 
+@pytest.mark.default
 def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
     pair.jo.put(F002, STARTED)
     said = goes_on(pair.jo.commit(), "claimed F002, because this commit starts it")
@@ -75,6 +76,7 @@ def editor(tmp_path: Path, subject: str = "subject") -> dict[str, str]:
     return {"GIT_EDITOR": script(tmp_path / "editor", text)}
 
 
+@pytest.mark.nightly
 def test_a_lease_is_named_below_the_message(mine: Pair) -> None:
     goes_on(mine.jo.commit("-m", "limit logins", "-m", "Because."))
     check_words(named(mine.jo, "F001 token=1"))
@@ -132,6 +134,7 @@ def test_a_merge_that_is_resolved_within_a_lease_names_it_once(mine: Pair) -> No
     named(mine.jo, "F001 token=1")
 
 
+@pytest.mark.nightly
 def test_a_squashed_merge_names_its_lease_once(mine: Pair, tmp_path: Path) -> None:
     mine.jo.git("switch", "-q", "-c", "side")
     for _ in range(2):
@@ -227,6 +230,7 @@ def test_activity_renews_a_lease_whose_third_is_gone(
     assert pair.jo.beats() == 1
 
 
+@pytest.mark.nightly
 def test_what_the_heartbeat_finds_is_told_once_by_what_comes_next(pair: Pair) -> None:
     """The clone's own knowledge is young enough for the commit: the heartbeat learns the rest."""
     pair.jo.git("config", "lease.guardMaxAge", "1h")
@@ -260,6 +264,7 @@ def test_a_pull_of_landed_work_ends_its_lease(pair: Pair, by: str) -> None:
     until(lambda: pair.leases()["F002"].state == "completed", "the end of the lease")
 
 
+@pytest.mark.nightly
 def test_hooks_that_died_are_told_once(pair: Pair) -> None:
     verb = ("claim", "x", "--any")
     dead = "core.hooksPath is .husky/_"

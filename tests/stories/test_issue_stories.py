@@ -16,9 +16,12 @@ from support.repos import git
 from support.running import Desk
 from support.terminals import all_written
 
+pytestmark = pytest.mark.slow
+
 GITHUB = ("config", "--ledger", "issues", "github")
 
 
+@pytest.mark.default
 def test_a_clone_that_knows_an_older_policy_is_held_to_the_new_one(jo: Desk, kim: Desk) -> None:
     assert kim.live() == []
     jo.document(*GITHUB)
@@ -28,6 +31,7 @@ def test_a_clone_that_knows_an_older_policy_is_held_to_the_new_one(jo: Desk, kim
     assert kim.document("release", "GH-5")["status"] == "released"
 
 
+@pytest.mark.nightly
 def test_an_issue_that_is_held_stays_one_resource(jo: Desk, kim: Desk) -> None:
     jo.document(*GITHUB)
     kim.document("claim", "12")
@@ -46,6 +50,7 @@ def test_an_older_gitlease_is_told_to_upgrade(jo: Desk, path_remote: Remote) -> 
     assert jo.document("verify")["violations"] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("url", "host"),
     [("git@gitlab.example.org:ada/shop", "gitlab"), ("ssh://git@codeberg.org/ada/shop", None)],

@@ -56,6 +56,7 @@ def left(jo: Desk, gates: Path) -> Desk:
     return jo
 
 
+@pytest.mark.nightly
 def test_the_next_command_tells_it_though_it_only_reads(left: Desk) -> None:
     assert SO_FAR in str(left.document("list")["warnings"])
     assert "F001" not in str(left.document("list")["warnings"]), "it is told once"
@@ -70,6 +71,7 @@ def told(desk: Desk, *argv: str, expect: int = 0) -> str:
     return "".join(line for line in done.stderr.splitlines() if "an earlier claim" in line)
 
 
+@pytest.mark.slow
 def test_a_command_that_changes_the_ledger_tells_what_it_came_to_at_once(left: Desk) -> None:
     assert NO_LONGER in str(left.document("claim", "F002", "--any")["warnings"])
     assert "F001" not in str(left.document("list"))

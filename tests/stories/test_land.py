@@ -36,7 +36,7 @@ from gitlease.store import RefLedgerStore, transport
 from gitlease.tasks import edge_commit
 from gitlease.wiring import open_workspace
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.slow
 
 DONE = "status: done"
 TASKS = ("F001", "F002", "F003")
@@ -133,7 +133,7 @@ def any_stage(remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 # --- what lands -----------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.default("path")
 def test_work_status_and_lease_land_together(any_stage: Stage) -> None:
     """The claim's edge is not committed, and the work's tip is the worker's own: one commit."""
     jo = any_stage.jo
@@ -151,6 +151,7 @@ def test_work_status_and_lease_land_together(any_stage: Stage) -> None:
     assert jo.git("log", "-1", "--format=%(trailers)").strip() == f"Gitlease: F001 token={token}"
 
 
+@pytest.mark.nightly
 def test_a_landing_needs_no_locks_and_is_the_only_one_of_its_work_tree(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_landing_needs_no_locks_and_is_the_only_one_of_its_work_tree(
     assert [x.state for x in stage.jo.land().leases] == ["completed"]
 
 
+@pytest.mark.default
 def test_a_pushed_tip_gets_one_finishing_commit(stage: Stage) -> None:
     stage.jo.begins()
     tip = stage.jo.works()
@@ -190,6 +192,7 @@ def test_the_only_task_of_the_session_needs_no_name(stage: Stage) -> None:
         stage.jo.land(None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("by", ["rebase", "merge"])
 def test_a_base_that_moved_on_gets_the_work_on_top(stage: Stage, by: str) -> None:
     stage.jo.begins()
@@ -224,6 +227,7 @@ def test_a_conflict_names_files_and_changes_nothing(stage: Stage) -> None:
     assert ("F001", "active") in stage.jo.states()
 
 
+@pytest.mark.nightly
 def test_a_lost_lease_lands_nothing(any_stage: Stage) -> None:
     jo = any_stage.jo
     jo.begins()
@@ -275,6 +279,7 @@ def test_a_name_that_is_no_task_does_not_land(stage: Stage) -> None:
     assert stage.jo.states() == [("deploy", "active")]
 
 
+@pytest.mark.nightly
 def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.works()
@@ -286,6 +291,7 @@ def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
     assert stage.jo.land(check=("grep", "-q", DONE, "tasks/F001.md")).commits == 1
 
 
+@pytest.mark.default
 def test_what_the_check_commits_is_neither_landed_nor_lost(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.works()
@@ -298,6 +304,7 @@ def test_what_the_check_commits_is_neither_landed_nor_lost(stage: Stage) -> None
     assert stage.jo.land().commits == 2
 
 
+@pytest.mark.default
 def test_what_was_done_and_pushed_by_hand_has_landed(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.works()
@@ -322,6 +329,7 @@ def test_a_hook_that_refuses_puts_everything_back(stage: Stage) -> None:
     assert stage.jo.land(hooks=False).commits == 1
 
 
+@pytest.mark.nightly
 def test_a_host_without_atomic_pushes_has_no_fence(stage: Stage) -> None:
     git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
     stage.jo.begins()
@@ -356,8 +364,8 @@ STEPS: tuple[tuple[Any, str], ...] = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(8)
+@pytest.mark.slow("False-0", "True-0")
+@pytest.mark.nightly
 @pytest.mark.parametrize("first", range(8))
 @pytest.mark.parametrize("unfenced", [False, True])
 def test_a_landing_that_is_killed_anywhere_lands_once(
@@ -404,6 +412,7 @@ def test_a_check_that_takes_longer_than_the_lease_lands(stage: Stage) -> None:
     assert opened.land(parse_resource("F001"), options).commits == 1
 
 
+@pytest.mark.nightly
 def test_landing_that_died_in_line_holds_others_up_for_seconds(stage: Stage) -> None:
     dead, seconds = workspace(stage.kim.root, clock=stage.kim.clock).ledger, landing.TICKET
     assert WaitQueue(dead, [parse_resource("landing:main")], "*").take(seconds)

@@ -22,7 +22,7 @@ from gitlease.faces.hooks import entry
 from gitlease.git import GitResult, run_git
 from gitlease.wiring import HookContext, open_hooks
 
-pytestmark = [pytest.mark.sampled(2)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 LANDED = "F001 is done on origin/main: your lease of it is completed"
@@ -91,6 +91,7 @@ def project(clones: Clones) -> Project:
     return made
 
 
+@pytest.mark.default("brief-True")
 @pytest.mark.parametrize(
     ("line", "known"),
     [
@@ -121,6 +122,7 @@ def test_the_next_contact_completes_the_lease_and_says_so_once(
     assert "gitlease claim F001" not in again.err, "it would be refused"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("known", [True, False], ids=["named by the remote", "by nobody"])
 def test_the_remote_is_asked_for_a_default_branch_that_is_not_known(
     project: Project, known: bool
@@ -148,6 +150,7 @@ def test_never_leaves_it_to_its_holder(project: Project) -> None:
     assert project.goes_on()
 
 
+@pytest.mark.nightly
 def test_what_is_done_on_another_branch_has_not_landed(project: Project) -> None:
     kim = project.kim.clone
     project.kim.ok("claim F001 --ttl 2h")
@@ -171,6 +174,7 @@ def test_the_lease_of_another_run_or_person_is_never_touched(project: Project, o
     assert sorted(project.state()) == [(other, "active"), ("kim", "completed")]
 
 
+@pytest.mark.nightly
 def test_a_refusal_says_that_the_work_has_landed(project: Project) -> None:
     project.kim.ok("claim F001 --path src/ --ttl 2h")
     project.lands()
@@ -263,12 +267,14 @@ def merging(project: Project) -> Merging:
     return Merging(project, kim.ok("claim F001 --ttl 2h --json").json["leases"][0]["token"])
 
 
+@pytest.mark.default
 def test_work_that_is_said_to_be_done_and_was_never_merged_goes_on(merging: Merging) -> None:
     merging.works()
     merging.project.lands()
     assert merging.project.goes_on()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("where", ["branch", "remote"])
 def test_merged_work_ends_its_lease_unless_some_is_left(merging: Merging, where: str) -> None:
     kim = merging.project.kim.clone
@@ -298,6 +304,7 @@ def test_a_squash_ends_the_lease_once_the_branch_is_gone(merging: Merging) -> No
     assert not merging.project.goes_on()
 
 
+@pytest.mark.nightly
 def test_commits_of_another_grant_of_the_task_do_not_count(merging: Merging) -> None:
     merging.works(token=merging.token + 1)
     merging.works(more=" scope=api")
@@ -335,6 +342,7 @@ def test_a_shallow_clone_that_cannot_tell_ends_nothing(project: Project) -> None
 # --- in the background ----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_heartbeat_of_a_hook_completes_it_and_the_next_hook_says_so(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:

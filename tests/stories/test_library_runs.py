@@ -15,7 +15,10 @@ from support.running import LONG, Desk, desks_in, until
 
 import gitlease
 
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there")
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
+    pytest.mark.slow,
+]
 
 Clones = Callable[..., list[Path]]
 BEGIN = """
@@ -48,6 +51,7 @@ def status_of(desk: Desk, name: str) -> str:
 # --- run -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_command_runs_while_the_leases_are_held(jo: Desk) -> None:
     code = """
 see = "echo $GITLEASE_RESOURCE $GITLEASE_TOKEN; exit 3"
@@ -79,6 +83,7 @@ for words in "make", ["sleep", "9"]:
 # --- a pool --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_pool_does_every_task_and_tells_of_it(jo: Desk) -> None:
     code = """
 events = []

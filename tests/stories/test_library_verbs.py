@@ -19,6 +19,8 @@ from support.running import ROOT, until
 import gitlease
 from gitlease.testing import MemoryLedger
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["gitlease.testing"]
 
 
@@ -27,6 +29,7 @@ def clone(path_remote: Remote, clones: Callable[..., list[Path]]) -> Path:
     return clones(1, path_remote)[0]
 
 
+@pytest.mark.default
 def test_a_repository_is_set_up(clone: Path) -> None:
     leases = gitlease.open(clone)
     made = leases.init()
@@ -40,6 +43,7 @@ def test_a_repository_is_set_up(clone: Path) -> None:
     assert away.warnings
 
 
+@pytest.mark.nightly
 def test_settings_are_read_and_set(clone: Path) -> None:
     leases = gitlease.open(clone)
     assert {x.key for x in leases.config()} >= {"lease.ttl", "tasks.files"}
@@ -95,6 +99,7 @@ def test_states_are_those_that_are_documented() -> None:
 # --- the logger -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_renewals_and_losses_are_logged(
     gitlease_ledger: MemoryLedger, caplog: pytest.LogCaptureFixture
 ) -> None:

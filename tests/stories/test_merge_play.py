@@ -20,6 +20,8 @@ from gitlease.guard import HookDecision, Severity
 from gitlease.push import PushRequest
 from gitlease.wiring import CheckContext, open_hooks, open_push, open_workspace
 
+pytestmark = pytest.mark.slow
+
 SOME, MANY = range(8), range(8, 160)
 
 
@@ -143,7 +145,6 @@ def table(tmp_path: Path, servers: Servers) -> Iterator[Table]:
         yield Table(host)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [SOME, pytest.param(MANY, marks=pytest.mark.nightly)])
 def test_merges_at_random_are_judged_alike(table: Table, seeds: range) -> None:
     for seed in seeds:

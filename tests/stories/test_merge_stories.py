@@ -12,7 +12,7 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, User, serve
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.slow
 
 LOGIN = "src/auth/login.py"
 EARLY = "src/auth/early.py"
@@ -111,6 +111,8 @@ def is_refused_everywhere(host: Host, jo: User) -> None:
     assert host.tip("refs/heads/main") == before
 
 
+@pytest.mark.default("a file that another deleted")
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", DROPPED)
 def test_a_merge_that_drops_held_work_is_not_made_and_does_not_land(
     host: Host, jo: User, how: str
@@ -144,6 +146,7 @@ def test_a_merge_in_which_the_holder_s_work_stands_lands(host: Host, jo: User, h
     assert host.tip("refs/heads/main") == jo.head()
 
 
+@pytest.mark.nightly
 def test_a_merge_that_git_makes_at_once_is_judged_before(jo: User) -> None:
     """By a hook of its own: git has not written down then what is merged."""
     refuse_it(jo.run("merge", "-q", "--no-edit", "-X", "theirs", "old"))

@@ -53,6 +53,7 @@ def test_an_end_wakes_at_once_and_nothing_else_does(path_remote: Remote, clones:
     assert waiting.sleeps() == (False, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["open to others", "a link", "relative"])
 def test_a_folder_that_others_might_reach_is_not_used(
     path_remote: Remote, clones: Clones, runtime: Path, monkeypatch: pytest.MonkeyPatch, odd: str

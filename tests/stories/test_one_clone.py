@@ -12,6 +12,8 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.running import Desk
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 12
 TOGETHER = """
 import multiprocessing, os, sys
@@ -55,7 +57,8 @@ def claim_together(jo: Desk, turns: int) -> None:
     assert len({x["session"] for x in leases}) == PROCESSES
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.default("1-4")
+@pytest.mark.nightly
 @pytest.mark.parametrize(("turns", "most"), [(1, 4), (5, 24)])
 def test_who_waits_for_its_turn_has_its_claim_carried_along(
     jo: Desk, path_remote: Remote, turns: int, most: int
@@ -65,7 +68,6 @@ def test_who_waits_for_its_turn_has_its_claim_carried_along(
     assert path_remote.connections() - before <= most + 1, "with that of the list"
 
 
-@pytest.mark.slow
 def test_without_turns_every_claim_is_made_all_the_same(jo: Desk) -> None:
     """Something else is in the place of the lock, which nobody can take then."""
     state = next((jo.clone / ".git" / "gitlease" / "state").glob("*/global"))
@@ -102,7 +104,6 @@ sys.exit(any([os.wait()[1] for _ in range(count)]))
 """
 
 
-@pytest.mark.slow
 def test_of_many_forks_that_claim_the_same_one_wins_each_round(jo: Desk) -> None:
     words = [sys.executable, "-c", CONTESTED, str(jo.clone)]
     done = subprocess.run(

@@ -45,7 +45,7 @@ from gitlease.faces.library import Leases
 from gitlease.push import PushAnswer, PushRefused, PushRequest
 from gitlease.wiring import open_push
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.slow
 
 MAIN = "refs/heads/main"
 API = "src/api/"
@@ -165,7 +165,7 @@ def http(http_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 # --- over every kind of remote --------------------------------------------------------------------
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.default("path")
 def test_work_and_lease_land_together(any_stage: Stage) -> None:
     """Two connections: one in which git says what it would push, and the push."""
     jo, before = any_stage.jo, any_stage.remote.connections()
@@ -182,7 +182,7 @@ def test_work_and_lease_land_together(any_stage: Stage) -> None:
     assert jo.git("rev-parse", "origin/main") == made
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.default("path")
 def test_a_lease_that_was_taken_over_lands_nothing(any_stage: Stage) -> None:
     any_stage.jo.commits()
     Leases(workspace(any_stage.elsewhere, clock=any_stage.jo.clock)).release(API)
@@ -193,7 +193,6 @@ def test_a_lease_that_was_taken_over_lands_nothing(any_stage: Stage) -> None:
     assert (any_stage.main, any_stage.ledger) == (before, ledger)
 
 
-@pytest.mark.one_in(2)
 def test_a_takeover_that_lands_while_the_push_does_refuses_it(any_stage: Stage) -> None:
     """Past negotiation, at the server: what is swapped there is not what it was any more."""
     before = any_stage.main
@@ -208,6 +207,7 @@ def test_a_takeover_that_lands_while_the_push_does_refuses_it(any_stage: Stage) 
 # --- what comes in between ------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_takeover_while_one_s_own_hooks_run_refuses_it(stage: Stage) -> None:
     before = stage.main
     stage.jo.commits()
@@ -217,6 +217,7 @@ def test_a_takeover_while_one_s_own_hooks_run_refuses_it(stage: Stage) -> None:
     assert stage.main == before
 
 
+@pytest.mark.nightly
 def test_an_unrelated_change_in_between_lands_on_the_second_try(stage: Stage) -> None:
     """The work's objects are not sent again: the server kept them when it refused the first try."""
     log = stage.tmp / "sizes"
@@ -267,6 +268,7 @@ def test_one_s_own_hook_that_refuses_leaves_everything(stage: Stage) -> None:
     assert stage.jo.push(hooks=False).fenced, "the fence stays, whatever is skipped"
 
 
+@pytest.mark.nightly
 def test_a_server_that_refuses_the_work_leaves_the_lease(stage: Stage) -> None:
     script(stage.remote.bare / "hooks" / "update", f'[ "$1" != {MAIN} ]\n')
     stage.jo.commits()
@@ -308,7 +310,6 @@ def test_an_answer_that_is_lost_or_false_is_read_back(
     assert http.main == made
 
 
-@pytest.mark.slow
 def test_a_push_that_hangs_is_given_up_and_read_back(stage: Stage) -> None:
     """Killed in the middle of the server's work: nothing of it landed, and it can be repeated."""
     made = stage.jo.commits()
@@ -332,6 +333,7 @@ def test_a_remote_without_atomic_pushes_is_refused_with_the_reason(stage: Stage)
 # --- what is pushed -------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_new_branch_with_its_upstream(stage: Stage) -> None:
     stage.jo.git("switch", "-qc", "topic")
     made = stage.jo.commits()
@@ -342,6 +344,7 @@ def test_a_new_branch_with_its_upstream(stage: Stage) -> None:
     assert stage.jo.git("rev-parse", "--abbrev-ref", "topic@{upstream}") == "origin/topic"
 
 
+@pytest.mark.nightly
 def test_branches_and_tags_together(stage: Stage) -> None:
     made = stage.jo.commits()
     stage.jo.git("tag", "-a", "-m", "one", "v1")
@@ -389,6 +392,7 @@ def test_a_forced_push_replaces_only_what_was_seen(stage: Stage) -> None:
     assert stage.main == there
 
 
+@pytest.mark.default
 def test_what_comes_to_a_forced_ref_meanwhile_is_not_replaced(stage: Stage) -> None:
     stage.jo.commits()
     stage.jo.push()
@@ -439,6 +443,7 @@ def test_what_another_holds_is_not_taken_away_either(stage: Stage) -> None:
     assert stage.jo.push("origin", "main~2:main", choosing=("--force",)).fenced
 
 
+@pytest.mark.nightly
 def test_what_is_not_known_here_is_not_replaced(stage: Stage) -> None:
     stage.jo.commits()
     stage.jo.push()
@@ -481,6 +486,7 @@ def test_where_git_is_told_to_push_instead_the_ledger_must_be_the_same(stage: St
     assert stage.main == stage.jo.git("rev-parse", "main")
 
 
+@pytest.mark.nightly
 def test_the_ledger_itself_is_not_pushed_to(stage: Stage) -> None:
     stage.jo.commits()
     ledger = stage.ledger
@@ -507,6 +513,7 @@ def test_the_repository_is_changed_as_by_git_s_own_push(stage: Stage) -> None:
     assert_untouched(before, snapshot(stage.kim.root))
 
 
+@pytest.mark.default
 def test_ledgers_that_are_kept_as_branches_are_not_followed_either(stage: Stage) -> None:
     """As for a host that takes nothing but branches and tags."""
     fresh = Person(
@@ -532,6 +539,7 @@ def typed(person: Person, *words: str) -> list[str]:
     return ["-C", str(person.root), *words, "--json"]
 
 
+@pytest.mark.nightly
 def test_options_that_would_break_the_fence_are_refused(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,8 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.workers import Answer, Workers
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 ROUNDS = {"path": 12, "file": 3, "http": 12, "ssh": 2}
 
@@ -65,8 +67,7 @@ def judge(answers: list[Answer], bare: Path, names: dict[int, tuple[str, str | N
     return winner
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(2)
+@pytest.mark.nightly("file", "ssh")
 def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
     """The first round makes the ledger as well: eight first contacts at once."""
     names: dict[int, tuple[str, str | None]] = {
@@ -82,8 +83,7 @@ def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
     git(remote.bare, "fsck", "--strict", "--no-dangling")
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(2)
+@pytest.mark.nightly("file", "ssh")
 def test_eight_people_claim_as_many_things(eight: Workers, remote: Remote) -> None:
     """Every one of them succeeds: an unrelated change is never reported as held."""
     answers = eight.at_once([["claim", f"G{n}"] for n in range(8)])
@@ -94,6 +94,7 @@ def test_eight_people_claim_as_many_things(eight: Workers, remote: Remote) -> No
         assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
+@pytest.mark.default
 def test_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
     """They share the private store and what it knows; only one of them gets it."""
     with sessions(clones(1)[0], path_remote, 4) as workers:

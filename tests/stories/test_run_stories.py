@@ -23,7 +23,7 @@ from support.running import LONG, Desk, lives, number_in, sleeper, until
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
-    pytest.mark.sampled(4),
+    pytest.mark.slow,
 ]
 
 Clones = Callable[..., list[Path]]
@@ -32,6 +32,7 @@ Clones = Callable[..., list[Path]]
 # --- what a run is --------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_a_command_runs_under_its_lease_with_the_streams_of_its_caller(jo: Desk) -> None:
     script = (
         "cat; env | grep ^GITLEASE_ | sort; echo aside >&2; "
@@ -55,6 +56,7 @@ def test_a_command_runs_under_its_lease_with_the_streams_of_its_caller(jo: Desk)
     assert jo.live() == []
 
 
+@pytest.mark.nightly
 def test_nothing_but_the_command_speaks_and_json_is_the_last_line_of_the_errors(jo: Desk) -> None:
     done = jo.ask("run", "F001", "--json", "--", "sh", "-c", "echo --json; echo e >&2; exit 4")
     assert (done.returncode, done.stdout) == (4, "--json\n")
@@ -96,6 +98,7 @@ def test_what_cannot_be_executed_is_never_claimed(jo: Desk, path_remote: Remote)
     assert (done.returncode, jo.live()) == (126, [])
 
 
+@pytest.mark.nightly
 def test_a_lease_that_cannot_be_released_leaves_the_exit_status(
     jo: Desk, path_remote: Remote
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_run_within_a_run_joins_it_and_releases_only_its_own(jo: Desk) -> None
 # --- signals --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_signals_are_passed_on_to_the_group(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     script = (
@@ -188,6 +192,7 @@ def test_who_stops_a_run_does_not_wait_for_a_remote_that_hangs(
     desk.clear()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("killed", [False, True])
 def test_what_the_command_claimed_in_the_session_of_its_run_ends_with_it(
     jo: Desk, kim: Desk, tmp_path: Path, killed: bool
@@ -225,6 +230,7 @@ def test_when_the_run_is_killed_its_command_ends_and_the_lease_lapses(
     assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
 
 
+@pytest.mark.nightly
 def test_when_the_guardian_is_killed_even_a_deaf_command_ends(jo: Desk, tmp_path: Path) -> None:
     """Nobody could end what it started elsewhere, so the lease is left to lapse."""
     file = tmp_path / "pid"
@@ -267,6 +273,7 @@ def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
 # --- losses ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_revocation_ends_the_command(jo: Desk, kim: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     run = jo.start("run", "F001", "--ttl", "6s", "--json", "--", *sleeper(file, deaf=True))
@@ -389,6 +396,7 @@ def test_on_a_terminal_the_command_reads_it_and_ctrl_c_reaches_it(jo: Desk, shel
     assert jo.live() == []
 
 
+@pytest.mark.nightly
 def test_ctrl_z_stops_both_and_fg_goes_on_with_both(jo: Desk, shell: Screen) -> None:
     script = r"echo go; read x; echo \"got \$x\""
     shell.type(f'gl run F001 -- sh -c "{script}"\n')
@@ -425,6 +433,7 @@ def test_on_a_terminal_all_that_the_command_started_ends_and_nothing_else(
     os.kill(number_in(mine), signal.SIGKILL)
 
 
+@pytest.mark.nightly
 def test_while_run_and_guardian_are_stopped_a_command_outlives_its_lease_and_lands_nothing(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:

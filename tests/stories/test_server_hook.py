@@ -22,7 +22,7 @@ from support.served import REF, Host, in_folder, own_program, serve
 
 from gitlease.faces.cli import run
 
-pytestmark = [pytest.mark.sampled(2)]
+pytestmark = pytest.mark.slow
 
 MINE = '#!/bin/sh\nwhile read -r old new ref; do echo "mine $ref" >>"$CALLS"; done\n'
 # What Gitea writes, as far as it matters: it hands its input to every hook of a folder.
@@ -75,6 +75,7 @@ def calls(folder: Path) -> list[str]:
 # --- put in and taken out -----------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_it_is_installed_proven_and_taken_out_without_a_trace(host: Host) -> None:
     before = snapshot(host.bare)
     answer = server(host, "install", "--identity", "GL_USER", "origin.git")
@@ -93,6 +94,7 @@ def test_it_is_installed_proven_and_taken_out_without_a_trace(host: Host) -> Non
     assert not refused["installed"]
 
 
+@pytest.mark.nightly
 def test_gateways_are_listed_by_the_command(host: Host) -> None:
     words = ("--identity", "GL_USER", "--gateway", "leases", "--gateway", "board")
     assert server(host, "install", *words, "origin.git")["gateways"] == ["leases", "board"]
@@ -154,7 +156,6 @@ def test_a_hook_that_is_there_gets_the_same_input_before_ours(host: Host, forge:
     assert in_folder(host) == before
 
 
-@pytest.mark.slow
 def test_a_hook_that_replaced_ours_is_told_of_and_not_lost(host: Host) -> None:
     existing(host, MINE)
     host.install()
@@ -164,6 +165,7 @@ def test_a_hook_that_replaced_ours_is_told_of_and_not_lost(host: Host) -> None:
     assert other.read_text() == "#!/bin/sh\nexit 0\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("leads", ["../elsewhere", "../nothing"])
 def test_a_link_is_kept_like_a_hook(host: Host, leads: str) -> None:
     existing(host, MINE, "../elsewhere")
@@ -193,6 +195,7 @@ def test_a_folder_of_hooks_gets_one_more(host: Host, forge: Forge) -> None:
     assert in_folder(host) == before
 
 
+@pytest.mark.default
 def test_a_repository_of_gitlabs_keeps_it_with_its_own_hooks(host: Host) -> None:
     (host.bare / "custom_hooks").mkdir()
     answer = server(host, "install", "--identity", "GL_USERNAME", "origin.git")
@@ -244,6 +247,7 @@ def test_what_gitlease_did_not_judge_is_accepted_in_mode_warn_alone(
     assert len(calls(host.folder)) == (2 if beside else 0)
 
 
+@pytest.mark.nightly
 def test_a_hook_that_cannot_read_what_is_pushed_refuses_it(host: Host, forge: Forge) -> None:
     existing(host, MINE)
     host.install()
@@ -348,7 +352,6 @@ def with_folder(forge: Forge, name: str) -> str:
     return commit_by_hand(forge.path, tree, [main], "kim@example.com")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "said"),
     [

@@ -39,7 +39,7 @@ from gitlease.git import SystemClock
 from gitlease.server import PushVerdict
 from gitlease.server.receive import receive
 
-pytestmark = [pytest.mark.sampled(2)]
+pytestmark = pytest.mark.slow
 
 NOTHING = "0" * 40
 
@@ -69,7 +69,7 @@ def http_host(
 # --- what is illegal ----------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.default("ledgers_in_other_letters")
 @pytest.mark.parametrize("name", list(ILLEGAL))
 def test_what_is_illegal_is_refused_with_its_rule(name: str, scene: Path, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "kim.git", scene)
@@ -84,7 +84,6 @@ def test_what_is_illegal_is_refused_with_its_rule(name: str, scene: Path, tmp_pa
     assert "skew=" not in refusal.message, "values are shown in words"
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", list(ILLEGAL)[::35])  # the hook judges as above
 def test_a_push_of_it_over_http_is_refused(name: str, http_host: Host, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "kim.git", http_host.bare)
@@ -151,6 +150,7 @@ def judged(forge: Forge, made: str, ref: str = REF, user: str = "kim") -> PushVe
     return receive(line, environ=environ, clock=SystemClock(), directory=str(forge.server))
 
 
+@pytest.mark.default("release with a note")
 @pytest.mark.parametrize("name", list(LEGAL))
 def test_what_is_legal_is_accepted(name: str, scene: Path, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "own.git", scene)
@@ -178,6 +178,7 @@ def test_a_damaged_record_is_dropped_by_an_admin_alone(scene: Path, tmp_path: Pa
     assert [r.rule for r in judged(forge, forge.write(gone)).refusals] == ["unexplained"]
 
 
+@pytest.mark.nightly
 def test_whoever_is_nobody_here_changes_no_ledger(scene: Path, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "own.git", scene)
     made = forge.write(forge.honest(claim()))
@@ -188,6 +189,7 @@ def test_whoever_is_nobody_here_changes_no_ledger(scene: Path, tmp_path: Path) -
     assert not judged(forge, made, user="Kim@Example.com").blocked, "an email needs no mapping"
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     ("fault", "rule"),
     [
@@ -257,7 +259,6 @@ kim 0 release port-8080 port-8081
 """
 
 
-@pytest.mark.slow
 def test_every_verb_of_a_client_is_accepted(tmp_path: Path, servers: Servers) -> None:
     with serve("path", tmp_path, servers) as host:
         host.install()

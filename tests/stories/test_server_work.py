@@ -18,7 +18,7 @@ from gitlease.guard import GuardFinding
 from gitlease.server import RefMove, WorkGuard
 from gitlease.server.receive import receive
 
-pytestmark = [pytest.mark.sampled(3)]
+pytestmark = pytest.mark.slow
 
 FILES = {
     "src/api/login.py": CODE,
@@ -64,6 +64,7 @@ def held(done: Done, what: str) -> None:
     assert re.search(rf"gitlease: refused \(held\): {what} .* jo@example.com", done.stderr)
 
 
+@pytest.mark.default
 def test_a_push_that_touches_what_another_holds_is_refused(jo: User, kim: User) -> None:
     jo.claim("src/api/")
     kim.saves("src/api/login.py", "src/web/page.py")
@@ -77,6 +78,7 @@ def test_a_push_that_touches_what_another_holds_is_refused(jo: User, kim: User) 
     lands(push(kim))
 
 
+@pytest.mark.nightly
 def test_work_that_came_to_one_branch_is_judged_where_it_lands(jo: User, kim: User) -> None:
     kim.saves("src/api/login.py")
     lands(push(kim, "HEAD:topic"))
@@ -124,6 +126,7 @@ def test_what_was_made_under_the_present_lease_is_landed_by_anybody(jo: User, ki
     held(push(kim, "-f", "HEAD~2:main"), "src/api/login.py")
 
 
+@pytest.mark.nightly
 def test_token_that_was_guessed_before_its_grant_lands_nothing(jo: User, kim: User) -> None:
     """S7: a token is the next number, and anybody may write a trailer and a date."""
     lands(push(kim, "HEAD:other"))
@@ -181,6 +184,7 @@ def test_what_another_landed_on_the_default_branch_is_not_thrown_away(
     lands(push(jo, "-f", "HEAD~2:main"))
 
 
+@pytest.mark.nightly
 def test_refs_that_go_together_keep_nothing_for_each_other(jo: User, kim: User, host: Host) -> None:
     landed = landed_by_jo(jo, kim, "d1", "d2")
     held(push(kim, ":d1", ":d2"), "src/api/login.py")
@@ -205,7 +209,6 @@ def test_a_ref_that_cannot_come_to_be_keeps_nothing(jo: User, kim: User, host: H
     assert host.tip("refs/heads/d1") == landed
 
 
-@pytest.mark.slow
 def test_the_default_branch_of_a_namespace_is_guarded_as_well(
     jo: User, kim: User, host: Host
 ) -> None:
@@ -231,6 +234,7 @@ def test_a_prefix_of_work_keeps_nobody_from_work(jo: User, kim: User) -> None:
         assert push(kim, ref).returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_prefix_that_comes_later_is_guarded_as_well(host: Host, jo: User, kim: User) -> None:
     jo.put(".gitlease.yaml", "lease: {ref_prefix: refs/heads/gitlease}\n")
     jo.git("commit", "-q", "-m", "where the ledger lies")
@@ -267,6 +271,7 @@ def test_who_pushes_and_the_mode_decide_what_is_judged(jo: User, kim: User, host
     lands(push(kim))
 
 
+@pytest.mark.nightly
 def test_a_fenced_push_is_judged_by_the_ledger_that_comes_with_it(jo: User, kim: User) -> None:
     kim.claim("src/api/")
     kim.saves("src/api/login.py")
@@ -275,7 +280,6 @@ def test_a_fenced_push_is_judged_by_the_ledger_that_comes_with_it(jo: User, kim:
     assert jo.run("ls-remote", "origin", "main").stdout.split()[0] == kim.head()
 
 
-@pytest.mark.slow
 def test_a_layer_of_the_project_is_guarded_too(jo: User, kim: User) -> None:
     jo.put(".gitlease.yaml", "lease: {layer: team}\n")
     jo.git("commit", "-q", "-m", "a layer")
@@ -339,6 +343,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", SETTINGS)
 def test_settings_take_the_guard_from_no_live_lease(jo: User, kim: User, how: str) -> None:
     """S7: neither at once, nor in two pushes."""

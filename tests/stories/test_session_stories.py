@@ -18,7 +18,7 @@ from support.running import LONG, Desk, desks_in, number_in, sleeper, until
 
 import gitlease
 
-pytestmark = [pytest.mark.sampled(2)]
+pytestmark = pytest.mark.nightly
 
 Clones = Callable[..., list[Path]]
 JO = "jo@example.com"
@@ -51,6 +51,7 @@ def unbound(desk: Desk) -> bool:
 # --- a run binds ----------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_of_two_runs_of_what_its_person_holds_only_one_is_started(
     three: tuple[Desk, Desk, Desk], tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_what_a_killed_run_had_is_let_go_by_the_next_command_of_its_clone(
     assert laptop.ask("run", "F001", "--", "true").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_hold_binds_for_its_block(three: tuple[Desk, Desk, Desk]) -> None:
     laptop, desk, _ = three
     laptop.document("claim", "F001")

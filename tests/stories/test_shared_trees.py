@@ -23,6 +23,8 @@ from gitlease.git import notes_of
 from gitlease.guard import PRESENT, RECENT, presence
 from gitlease.runs import record_of, remember, runs_of
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 STASH = "npm test && git stash -u"
 
@@ -51,6 +53,7 @@ def runs(agent: Agent, command: str = STASH, **data: str) -> str:
     return agent.sends("before-shell", tool_name="Bash", tool_input={"command": command}, **data)
 
 
+@pytest.mark.default
 def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Agent) -> None:
     assert runs(one, agent_id="a9e83d51c0ffee00").startswith("deny")
     assert "session claude:5b1f0c2e" in runs(other, "git reset --hard")
@@ -68,6 +71,7 @@ def test_the_table_of_texts_is_held_to(one: Agent, other: Agent) -> None:
     assert [text for text in texts_in(DENIED_TEXTS) if runs(one, text)] == []
 
 
+@pytest.mark.nightly
 def test_the_way_out_works_as_it_is_printed(one: Agent, other: Agent) -> None:
     for session in (one, other):
         told = runs(session, "git reset --hard")
@@ -123,6 +127,8 @@ def test_stashes_are_refused_while_another_tree_is_worked_in(one: Agent) -> None
     assert runs(one, "git stash pop") == ""
 
 
+@pytest.mark.default("a kill")
+@pytest.mark.nightly
 @pytest.mark.parametrize("ends", ["silence", "a kill"])
 def test_a_session_that_is_over_is_in_nobodys_way(one: Agent, other: Agent, ends: str) -> None:
     if ends == "silence":

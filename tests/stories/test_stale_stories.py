@@ -15,8 +15,6 @@ from gitlease.check import CheckResult
 from gitlease.core import parse_resource
 from gitlease.engine import ClaimOptions
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
-
 F001 = parse_resource("F001")
 
 Clones = Callable[..., list[Path]]
@@ -55,6 +53,7 @@ def test_nightly_check_of_normal_work_finds_nothing(story: Story) -> None:
     assert findings() == []
 
 
+@pytest.mark.nightly
 def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     story: Story, tmp_path: Path
 ) -> None:
@@ -73,6 +72,7 @@ def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     assert words(story.find(clone)) == ["stale-edge F001"]
 
 
+@pytest.mark.slow
 def test_a_lease_whose_branch_is_missing_here_is_no_finding(story: Story, tmp_path: Path) -> None:
     git(story.kim, "switch", "-qc", "topic")
     kim = LeaseService(story.at(story.kim).ledger)

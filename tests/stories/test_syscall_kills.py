@@ -33,7 +33,7 @@ from support.repos import git, make_clone, run_git
 from support.running import ROOT, until
 from support.workers import Answer, Workers
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 SEED = 13
 SAMPLE = 3  # calls of each command, each of both kinds of kill
@@ -214,7 +214,9 @@ def stage(
         yield made
 
 
-@pytest.mark.nightly(3)
+@pytest.mark.slow(
+    "claim-caller", "renew-all", "assign-caller", "assign and commit-all", "unassign-caller"
+)
 @pytest.mark.parametrize("whom", ["caller", "all"])
 def test_a_kill_at_any_system_call_leaves_nothing_to_repair(
     stage: Stage, whom: str, capsys: pytest.CaptureFixture[str]

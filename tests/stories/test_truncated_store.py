@@ -19,7 +19,7 @@ from support.running import Desk
 
 from gitlease.store import FORM, ROWS_FILE
 
-pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 Harm = Callable[[Path], object]
@@ -93,9 +93,10 @@ class World:
         git(jo.clone, "commit", "-q", "--allow-empty", "-m", "with hooks")
 
 
-@pytest.mark.nightly(4)
+@pytest.mark.default("1")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "seed", [1, 39, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+    "seed", [*(1, 2, 3, 39), *(pytest.param(x, marks=pytest.mark.nightly) for x in range(4, 12))]
 )
 @pytest.mark.usefixtures("path_remote")
 def test_files_that_go_bad_one_after_the_other_harm_no_command(seed: int, clones: Clones) -> None:
@@ -110,8 +111,7 @@ def test_files_that_go_bad_one_after_the_other_harm_no_command(seed: int, clones
         world.still_works()
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(2)
+@pytest.mark.nightly("a few bytes", "nearly all", "folder", "gone")
 @pytest.mark.parametrize("how", HARMS)
 @pytest.mark.usefixtures("path_remote")
 def test_each_file_in_turn(how: str, clones: Clones) -> None:
@@ -144,7 +144,6 @@ WRONG: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", WRONG)
 def test_lines_that_are_wrong_let_nobody_in(how: str, path_remote: Remote, clones: Clones) -> None:
     first, second = (Desk(clone, env=path_remote.env) for clone in clones(2))

@@ -26,6 +26,8 @@ import gitlease
 from gitlease.core import parse_resource
 from gitlease.store import waiting_file
 
+pytestmark = pytest.mark.slow
+
 Clones = Callable[..., list[Path]]
 FILE = waiting_file(parse_resource("F001"))
 
@@ -62,6 +64,7 @@ def line(remote: Remote) -> list[str]:
     return [x.split()[-1].strip('"') for x in lines if x.strip().startswith("holder:")]
 
 
+@pytest.mark.default
 def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     assert line(remote) == []
 
 
+@pytest.mark.nightly
 def test_two_runs_in_one_clone_hand_over_at_once(three: list[Desk], path_remote: Remote) -> None:
     """What the one process pushes is known in the clone, and wakes the other without a look."""
     jo = three[0]
@@ -152,7 +156,6 @@ def test_watch_is_a_line_for_each_event_until_it_is_interrupted(three: list[Desk
     assert events() == ["claimed", "released", "available"]
 
 
-@pytest.mark.slow
 def test_a_watch_whose_reader_goes_away_ends(three: list[Desk]) -> None:
     read, write = os.pipe()
     with open(write, "wb") as out:
@@ -163,6 +166,7 @@ def test_a_watch_whose_reader_goes_away_ends(three: list[Desk]) -> None:
     assert watcher.wait(LONG) == 141
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_callback_that_fails_is_called_again(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
@@ -204,7 +208,6 @@ for _ in range(rounds):
 """
 
 
-@pytest.mark.slow
 def test_many_processes_take_turns(three: list[Desk], path_remote: Remote, tmp_path: Path) -> None:
     """Winners and pushes are counted: each has its turns, and never two at once."""
     number, rounds, log = 6, 2, tmp_path / "log"

@@ -10,6 +10,8 @@ from support.clock import ManualClock
 from support.repos import commit_file
 from support.typed import Agent, Typist
 
+pytestmark = pytest.mark.nightly
+
 Clones = Callable[..., list[Path]]
 WORD = "main is red: push nothing"
 TO_HOLDER = f"note F001 '{WORD}' --to-holder"
@@ -23,6 +25,7 @@ def desks(clones: Clones) -> tuple[Typist, Typist]:
     return ada, bob
 
 
+@pytest.mark.default
 def test_the_holder_is_shown_it_once_and_brief_lists_it(desks: tuple[Typist, Typist]) -> None:
     ada, bob = desks
     left = bob.ok(f"{TO_HOLDER} --json").json
@@ -55,6 +58,7 @@ def test_an_agent_is_told_by_a_hook_and_its_sibling_is_not(
     assert [sum(WORD in x for x in each) for each in told] == [0, 1]
 
 
+@pytest.mark.slow
 def test_word_for_nobody_is_refused_and_left_nowhere(desks: tuple[Typist, Typist]) -> None:
     ada, bob = desks
     mine = ada.types(f"{TO_HOLDER} --json")

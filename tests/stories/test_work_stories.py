@@ -24,7 +24,7 @@ from gitlease.git import discover, fetch_branch, short_host
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
-    pytest.mark.sampled(2),
+    pytest.mark.slow,
 ]
 
 Clones = Callable[..., list[Path]]
@@ -70,6 +70,7 @@ def statuses(clone: Path) -> dict[str, str]:
     return found
 
 
+@pytest.mark.default
 def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script = COUNT + 'test -s "$GITLEASE_BRIEF" && head -n 1 "$GITLEASE_BRIEF"'
@@ -94,6 +95,7 @@ def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
     assert jo.live() == []
 
 
+@pytest.mark.nightly
 def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script = COUNT + 'echo the reason; [ "$GITLEASE_RESOURCE" != F02 ] || exit 3'
@@ -128,6 +130,7 @@ def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
     assert (done.returncode, end["done"], end["given_back"]) == (0, 4, 1)
 
 
+@pytest.mark.nightly
 def test_what_succeeded_and_could_not_be_marked_as_done_counts_as_failed(
     jo: Desk, tmp_path: Path
 ) -> None:
@@ -179,6 +182,7 @@ def test_with_a_killed_pool_its_commands_end_and_give_back(jo: Desk) -> None:
     assert set(statuses(jo.clone).values()) == {"todo"}
 
 
+@pytest.mark.nightly
 def test_a_killed_runner_of_two_fails_its_task_alone(jo: Desk) -> None:
     script = 'test "$GITLEASE_RESOURCE" != F01 || sleep 30'
     working = jo.start("work", "-j", "2", "--done-on-success", "--json", "--", "sh", "-c", script)
@@ -204,6 +208,7 @@ def test_a_killed_runner_of_two_fails_its_task_alone(jo: Desk) -> None:
     assert jo.document("show", "F01")["setback"]["failures"] == 1
 
 
+@pytest.mark.default("work-2")
 @pytest.mark.parametrize(
     ("line", "status"),
     [
@@ -250,6 +255,7 @@ def test_base_is_fetched_although_a_work_tree_is_being_added(jo: Desk, tmp_path:
     assert "more" in git(jo.clone, "ls-tree", "--name-only", "origin/next")
 
 
+@pytest.mark.nightly
 def test_task_stopped_by_name_is_not_started_again(jo: Desk) -> None:
     working = jo.start("work", "--json", "--limit", "1h", "--", "sh", "-c", "sleep 30")
     until(lambda: begun(jo), "the first command")
@@ -287,6 +293,7 @@ def test_lines_of_a_log_are_shared_on_request_and_clean(jo: Desk) -> None:
     assert note["text"].split("\n")[1:] == ["red", "99%", "https://host/"]
 
 
+@pytest.mark.default
 def test_command_that_parks_its_task_waits_for_a_person(jo: Desk) -> None:
     park = " ".join([*jo.words("park", "F01"), "--reason", "which"])
     script = f'test "$GITLEASE_RESOURCE" != F01 || {{ {park}; exit 1; }}'
@@ -299,6 +306,7 @@ def test_command_that_parks_its_task_waits_for_a_person(jo: Desk) -> None:
     assert (lease["resource"], lease["parked"]) == ("F01", True)
 
 
+@pytest.mark.nightly
 def test_status_shows_pools_that_run_or_the_last(jo: Desk) -> None:
     none = jo.ask("work", "--status")
     assert (none.returncode, held_to_schema(jo.document("work", "--status"))["pools"]) == (0, [])
@@ -377,6 +385,7 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
 
 
+@pytest.mark.nightly
 def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     """A rebase in progress, a folder in the way, and a tree that its command removes."""
     script = (
@@ -423,6 +432,7 @@ def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clo
         assert [x["resource"] for x in ran if x["event"] == "started"] == ["F02", "F09"]
 
 
+@pytest.mark.nightly
 def test_leftovers_of_tasks_finished_elsewhere_are_removed(
     path_remote: Remote, clones: Clones
 ) -> None:
@@ -488,7 +498,6 @@ SIZES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count", "jobs"), SIZES)
 def test_fleet_lands_each_finished_task_once(
     kind: str,
@@ -587,6 +596,7 @@ def test_pool_hands_branches_on_and_their_tasks_wait(jo: Desk, tmp_path: Path) -
     assert jo.document("check")["waiting"] == []
 
 
+@pytest.mark.nightly
 def test_what_did_not_land_is_not_done(jo: Desk) -> None:
     done, release = (" ".join(jo.words(x)) for x in ("done", "release"))
     script = (
@@ -623,6 +633,7 @@ def test_check_that_hangs_is_ended_and_its_branch_goes_back(jo: Desk, ends: str)
     assert (failures or {}).get("failures", 0) == (1 if ends == "limit" else 0)
 
 
+@pytest.mark.nightly
 def test_task_whose_landing_was_killed_lands_once(jo: Desk) -> None:
     work = ("--budget", "1", "--json", "--", "git", "commit", "-q", "--allow-empty", "-m", "work")
     working = jo.start("work", "--land", "--check", "sh -c 'echo ready; exec sleep 60'", *work)

@@ -26,7 +26,7 @@ from support.repos import (
 )
 from support.running import until
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 
@@ -39,6 +39,8 @@ def tip(remote: Remote, ref: str = "refs/heads/main") -> str:
 # Remotes
 
 
+@pytest.mark.default("path")
+@pytest.mark.nightly
 def test_remote_clones_pushes_and_fetches_and_counts_exactly(
     remote: Remote, tmp_path: Path
 ) -> None:
@@ -81,6 +83,7 @@ def test_cut_counts_bytes_exactly(
     git(tmp_path, "ls-remote", url)
 
 
+@pytest.mark.nightly
 def test_stalled_push_lands_late_after_its_client_died(
     http_remote: Remote, http_proxy: FaultProxy, clones: Clones
 ) -> None:
@@ -106,6 +109,7 @@ def test_stalled_push_lands_late_after_its_client_died(
 # Pictures of repositories
 
 
+@pytest.mark.default
 def test_snapshot_sees_all_but_the_directory_of_gitlease(clones: Clones) -> None:
     [one] = clones(1)
     before = snapshot(one)
@@ -164,6 +168,7 @@ def test_fences_hold_in_this_process(tmp_path: Path) -> None:
     assert "CLAUDECODE" not in os.environ
 
 
+@pytest.mark.default
 def test_fences_name_what_appeared() -> None:
     built = fences.build({"PATH": "/bin", "GIT_DIR": "x", "CODEX_CI": "1", "CI": "true"})
     try:
@@ -181,6 +186,7 @@ def test_fences_name_what_appeared() -> None:
     assert not built.root.exists()
 
 
+@pytest.mark.nightly
 def test_missing_servers_skip_at_a_desk_and_fail_in_ci(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

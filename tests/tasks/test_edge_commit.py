@@ -23,8 +23,6 @@ from gitlease.git import GitResult, discover
 from gitlease.git import run_git as run_real_git
 from gitlease.tasks import check_commit, commit_edges, edge_commit, edit_task
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
-
 ROOT = Path(__file__).parents[2]
 FILE = "tasks/F001.md"
 JO = "jo@example.com"
@@ -155,7 +153,6 @@ def clone(tmp_path: Path) -> Clone:
 # --- what is committed, and what stays ----------------------------------------------------------
 
 
-@pytest.mark.sampled(1)
 def test_a_clean_tree_is_clean_afterwards(clone: Clone) -> None:
     old = clone.head()
     new = clone.claim()
@@ -184,6 +181,7 @@ def test_an_edge_that_head_has_makes_no_commit(clone: Clone) -> None:
     assert clone.head() == first
 
 
+@pytest.mark.nightly
 def test_what_is_staged_and_changed_elsewhere_stays(clone: Clone) -> None:
     clone.write("src/a.txt", "staged\n")
     clone.write("src/new.txt", "new\n")
@@ -197,6 +195,7 @@ def test_what_is_staged_and_changed_elsewhere_stays(clone: Clone) -> None:
     assert (clone.files(), clone.lines()) == ([FILE], EDGE)
 
 
+@pytest.mark.slow
 def test_three_versions_of_one_file_stay_three(clone: Clone) -> None:
     clone.write(FILE, text(body="Staged work.\n"))
     clone.git("add", FILE)
@@ -229,6 +228,7 @@ def test_several_files_are_one_commit(clone: Clone) -> None:
     clone.git("fsck", "--strict")
 
 
+@pytest.mark.slow
 def test_the_message_is_utf_8_on_its_line_whatever_the_user_has(clone: Clone) -> None:
     clone.git("config", "i18n.commitEncoding", "ISO-8859-1")
     clone.claim(change(message="assign\nF001\r\n\nto  @jö"))
@@ -237,6 +237,7 @@ def test_the_message_is_utf_8_on_its_line_whatever_the_user_has(clone: Clone) ->
     assert "encoding" not in raw
 
 
+@pytest.mark.nightly
 def test_an_executable_file_stays_executable(clone: Clone) -> None:
     (clone.root / FILE).chmod(0o755)
     clone.git("commit", "-q", "-a", "-m", "mode")
@@ -269,6 +270,7 @@ def test_odd_names_of_files(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> No
 # --- shapes of repositories ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_linked_work_tree_has_its_own_branch_and_index(clone: Clone, tmp_path: Path) -> None:
     clone.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
     linked = Clone(tmp_path / "linked")
@@ -282,6 +284,7 @@ def test_a_linked_work_tree_has_its_own_branch_and_index(clone: Clone, tmp_path:
     assert (linked.status(), clone.status()) == ("M  src/a.txt\0", "")
 
 
+@pytest.mark.slow
 def test_a_sparse_checkout_with_a_sparse_index(clone: Clone) -> None:
     clone.git("sparse-checkout", "init", "--cone", "--sparse-index")
     clone.git("sparse-checkout", "set", "src")
@@ -316,6 +319,7 @@ def test_no_hook_runs(clone: Clone, tmp_path: Path) -> None:
     assert clone.status() == ""
 
 
+@pytest.mark.slow
 def test_only_few_processes_are_started(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Sequence[str]] = []
     before_each(monkeypatch, calls.append)
@@ -339,6 +343,7 @@ def test_a_commit_is_signed_when_the_user_signs_commits(clone: Clone, tmp_path: 
     assert clone.status() == ""
 
 
+@pytest.mark.slow
 def test_a_signature_that_fails_leaves_branch_and_index(clone: Clone, tmp_path: Path) -> None:
     program = tmp_path / "signer"
     program.write_text("#!/bin/sh\necho no key >&2\nexit 2\n")
@@ -353,6 +358,7 @@ def test_a_signature_that_fails_leaves_branch_and_index(clone: Clone, tmp_path: 
     assert clone.commit()
 
 
+@pytest.mark.nightly
 def test_without_a_name_there_is_no_commit(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_COMMITTER_NAME", "<>")  # nothing is left of it
     before = clone.state()
@@ -381,6 +387,7 @@ def conflicting(clone: Clone) -> str:
     return "other"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -412,6 +419,7 @@ def test_a_file_that_is_not_committed_is_refused(clone: Clone) -> None:
     check_words(clone.refused(change("F003")).message)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_staged_for_removal_or_has_a_conflict_is_refused(clone: Clone) -> None:
     blob = clone.git("rev-parse", f"HEAD:{FILE}")
     stages = "".join(f"100644 {blob} {stage}\t{FILE}\n" for stage in (1, 2, 3))
@@ -421,6 +429,7 @@ def test_a_file_that_is_staged_for_removal_or_has_a_conflict_is_refused(clone: C
     check_words(clone.refused().message)
 
 
+@pytest.mark.nightly
 def test_a_conflict_elsewhere_does_not_matter(clone: Clone) -> None:
     """As after a stash that did not apply: nothing is in progress then."""
     clone.write("src/a.txt", "stashed\n")
@@ -442,6 +451,7 @@ def test_a_link_is_refused(clone: Clone) -> None:
     check_words(clone.refused().message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["---\nid: F001\nassigned: [\n---\n", text("F999")])
 def test_a_version_that_cannot_be_edited_is_named(clone: Clone, broken: str) -> None:
     clone.write(FILE, broken)
@@ -467,6 +477,7 @@ except Invalid as error:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [(), ("src/a.txt",)])
 def test_a_real_commit_is_not_broken_by_its_own_hook(
     clone: Clone, words: tuple[str, ...], tmp_path: Path
@@ -511,6 +522,7 @@ def test_a_locked_index_is_waited_for_or_nothing_is_committed(
     assert clone.status() == ""
 
 
+@pytest.mark.slow
 def test_a_branch_that_moved_meanwhile_keeps_both_commits(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -532,6 +544,7 @@ def test_a_branch_that_moved_meanwhile_keeps_both_commits(
     assert clone.status() == ""
 
 
+@pytest.mark.nightly
 def test_a_branch_that_moved_while_a_signature_was_made_is_noticed_before_staging(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +611,7 @@ def before_each(monkeypatch: pytest.MonkeyPatch, act: Callable[[Sequence[str]], 
     monkeypatch.setattr(edge_commit, "run_git", run)
 
 
+@pytest.mark.slow
 def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -621,6 +635,7 @@ def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
     assert not list((clone.root / ".git/gitlease").glob("edge-*/"))
 
 
+@pytest.mark.slow
 def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:
     (clone.root / ".git/gitlease").touch()
     with raises(Invalid):

@@ -48,8 +48,6 @@ from gitlease.git import discover
 from gitlease.store import read_ledger, write_header, write_lease
 from gitlease.verify import replay
 
-pytestmark = [pytest.mark.one_in(4), pytest.mark.sampled(2)]
-
 # What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.
 BEYOND_HISTORY = {
     "renew_in_anothers_name",
@@ -90,6 +88,8 @@ def play(book: Book, seed: int, steps: int, *, replacing: bool) -> None:
             book.write(decided, replacing=replacing)
 
 
+@pytest.mark.default("1-False")
+@pytest.mark.slow
 @pytest.mark.parametrize("replacing", [False, True])
 @pytest.mark.parametrize("seed", [1, 5, 12])
 def test_every_move_of_the_table_is_found_legal(book: Book, seed: int, replacing: bool) -> None:
@@ -120,6 +120,8 @@ def forge(tmp_path_factory: pytest.TempPathFactory) -> Forge:
     return Forge(folder / "kim.git", folder / "server.git")
 
 
+@pytest.mark.default("bind_what_another_holds")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ILLEGAL.keys() - BEYOND_HISTORY))
 def test_what_is_illegal_is_found(forge: Forge, name: str) -> None:
     bad, tip = ILLEGAL[name](forge), forge.tip()
@@ -156,6 +158,7 @@ def test_a_takeover_waits_for_the_margin(book: Book) -> None:
     assert book.broken() == []
 
 
+@pytest.mark.slow
 def test_what_is_abandoned_may_be_taken_and_not_a_moment_before(book: Book) -> None:
     book.step(claim(JO, edge=True), when=moment(0))
     gone = TTL + book.ledger.header.policy.skew + book.ledger.header.policy.abandoned_after
@@ -185,6 +188,7 @@ def test_paths_of_a_lapsed_edge_are_free_and_were_taken_before(
     assert verify(book.path, book.tip).broken == ()
 
 
+@pytest.mark.slow
 def test_admins_are_given_up_by_who_confirms_it(book: Book) -> None:
     book.step(set_policy(JO, admins=JO.holder), when=moment(0))
     asked = set_policy(JO, admins=f"none {JO.holder}")
@@ -209,6 +213,7 @@ def test_operation_id_that_the_ring_forgot_is_counted_alone(book: Book) -> None:
     assert (found.broken, len(found.unjudged)) == ((), 1)
 
 
+@pytest.mark.nightly
 def test_the_chain_of_digests_holds(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     book.forged(
@@ -234,6 +239,7 @@ def test_an_epoch_begins_where_tokens_of_another_past_are_gone_over(book: Book) 
     assert book.broken() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epoch", "sequence", "rule"), [(2, 0, "epoch"), (1, 1, "token")])
 def test_an_epoch_is_the_next_and_begins_with_its_first_token(
     book: Book, epoch: int, sequence: int, rule: str
@@ -256,6 +262,7 @@ def test_lease_id_that_left_the_ledger_is_counted_alone(book: Book) -> None:
     assert [x.rule for x in book.replay().broken] == ["nonce"], "as at a server: it is there"
 
 
+@pytest.mark.nightly
 def test_a_policy_that_keeps_every_renewal_is_held_to_it(book: Book) -> None:
     book.step(claim(JO), set_policy(JO, history="append"), when=moment(0))
     for second in (1, 2):
@@ -300,11 +307,14 @@ def first_lease(ledger: Ledger) -> Lease:
     return lease
 
 
+@pytest.mark.slow
 def test_renewals_that_the_ring_forgot_are_legal(book: Book) -> None:
     """S6: the ring forgets, and renewals replace each other: neither is anybody's fault."""
     assert many_leases(book, 150) == []
 
 
+@pytest.mark.default("fields0")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
@@ -338,6 +348,7 @@ def test_a_renewal_may_have_been_replaced_and_nothing_else(book: Book) -> None:
     assert [one.rule for one in before.broken] == ["rewound"]
 
 
+@pytest.mark.slow
 def test_a_sampled_tip_of_which_nothing_is_left_is_said(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     found = book.check("0" * 40)
@@ -379,6 +390,7 @@ def test_a_format_without_operations_is_said(book: Book) -> None:
     assert len(found.unjudged) == 1
 
 
+@pytest.mark.slow
 def test_a_format_never_falls(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     book.step(release(JO), when=moment(1))
@@ -392,6 +404,7 @@ def test_an_odd_address_is_its_writers_own(book: Book) -> None:
     assert book.broken() == []
 
 
+@pytest.mark.nightly
 def test_a_newer_format_is_no_violation(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     amended(book, "ledger.yaml", b"format: 5\nwhatever: [else\n")
@@ -407,6 +420,7 @@ def test_what_is_no_ledger_is_told(book: Book) -> None:
         verify(book.path, made)
 
 
+@pytest.mark.slow
 def test_a_part_of_a_history_is_judged_from_there(book: Book, tmp_path: Path) -> None:
     for number in range(6):
         book.step(claim(JO, f"F{number}"), when=moment(number))

@@ -124,7 +124,6 @@ def test_it_is_whole_without_a_script(browser: Browser, served: Served) -> None:
         assert visitor.elsewhere == []
 
 
-@pytest.mark.slow
 def test_two_boards_go_on_after_the_gateway_was_killed(
     browser: Browser, clone: Path, path_remote: Remote, kim: Desk
 ) -> None:

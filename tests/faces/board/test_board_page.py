@@ -18,8 +18,6 @@ from gitlease.faces.http import board
 from gitlease.gateway import COOKIE_LASTS, LINK_LASTS
 from gitlease.wiring import open_tokens
 
-pytestmark = pytest.mark.sampled(2)
-
 
 def now() -> int:
     return time.time_ns() // 1_000_000
@@ -57,6 +55,7 @@ def test_a_link_is_good_once_and_for_a_minute(served: Served) -> None:
             assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.nightly
 def test_without_the_cookie_nothing_is_shown_but_the_way_to_it(served: Served) -> None:
     for path in ("/board", "/board/stream"):
         for headers in ({}, {"Authorization": f"Bearer {served.secret('jo')}"}):
@@ -84,6 +83,8 @@ def test_the_cookie_opens_the_board_and_nothing_else(served: Served, visitor: ht
         assert visitor.request(method, "/board").status_code == 405
 
 
+@pytest.mark.default("headers1-403")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status"),
     [({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403)],
@@ -97,6 +98,7 @@ def test_pages_of_others_have_no_access(
         assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.slow
 def test_the_page_protects_itself(visitor: httpx.Client) -> None:
     headers = visitor.get("/board").headers
     policy = headers["content-security-policy"]
@@ -123,6 +125,7 @@ def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) ->
     assert visitor.get("/board").status_code == 401
 
 
+@pytest.mark.nightly
 def test_a_board_that_cannot_be_made_is_said(
     visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_remote_that_is_away_is_said(
     assert "F001" in said
 
 
+@pytest.mark.slow
 def test_guesses_of_links_have_a_rate_and_write_nothing(
     served: Served,
 ) -> None:
@@ -189,6 +193,7 @@ def test_the_command_gives_a_link_and_opens_it(served: Served, clone: Path, tmp_
     assert (said["url"].startswith(served.url), said["opened"]) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_serves_no_board_of_this_clone_is_said(served: Served, clone: Path, kim: Desk) -> None:
     port = served.url.rpartition(":")[2]
     code, out, err = web(Desk(clone), "--port", str(free_port()))

@@ -17,7 +17,7 @@ from support.remotes import Remote
 from support.running import LONG, ROOT, Desk, hurried, until
 from support.terminals import PlayedTerminal, played
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.slow
 
 LEFT = b"\x1b[?25h\x1b[?1049l"  # the cursor is back, and the screen of before
 BOARD = [sys.executable, "-m", "gitlease", "board"]
@@ -65,7 +65,8 @@ def seconds_left(shown: str, name: str) -> int:
     return int(found[1] or 0) * 60 + int(found[2])
 
 
-@pytest.mark.one_in(3)  # each waits for several looks at the remote
+@pytest.mark.default("60")
+@pytest.mark.nightly
 @pytest.mark.parametrize("columns", [60, 100, 200])
 def test_what_others_do_comes_in(clone: Path, kim: Desk, columns: int) -> None:
     with looking(clone, columns=columns) as terminal:
@@ -99,6 +100,8 @@ def test_it_takes_no_keys(clone: Path, kim: Desk) -> None:
         assert terminal.ended() == 130
 
 
+@pytest.mark.default("2-130")
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "code"),
     [
@@ -123,6 +126,7 @@ def test_however_it_ends_the_terminal_is_as_it_was(
         assert terminal.written.endswith(LEFT)
 
 
+@pytest.mark.default("by an error")
 @pytest.mark.parametrize("leads", [True, False], ids=["by a signal", "by an error"])
 def test_a_terminal_that_is_closed_ends_it_quietly(clone: Path, leads: bool) -> None:
     with looking(clone, leads=leads) as terminal:
@@ -140,6 +144,7 @@ def test_a_signal_ends_it_though_nobody_reads(clone: Path) -> None:
         assert terminal.written.endswith(LEFT)
 
 
+@pytest.mark.nightly
 def test_it_can_be_stopped_and_continued(clone: Path) -> None:
     with shell(clone) as terminal:
         terminal.type(f"{' '.join(BOARD)}\n")
@@ -173,6 +178,7 @@ def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: 
         terminal.until(lambda shown: "live" in shown and "out of date" not in shown, "an answer")
 
 
+@pytest.mark.default
 def test_a_refusal_is_told_on_the_terminal_as_it_was(clone: Path) -> None:
     with looking(clone, "--layer", "nowhere") as terminal:
         assert terminal.ended() == 7

@@ -16,8 +16,6 @@ from support.stubborn import Stubborn
 
 import gitlease
 
-pytestmark = pytest.mark.sampled(2)
-
 
 def connected(gate: Served, name: str, session: str | None = None) -> gitlease.Connection:
     return gitlease.connect(gate.url, token=gate.secret(name), session=session)
@@ -54,6 +52,7 @@ def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
         kim.claim_next()
 
 
+@pytest.mark.nightly
 def test_what_is_read_comes_in_the_librarys_types(project: Served) -> None:
     jo, kim = connected(project, "jo", "build é"), connected(project, "kim")
     task = jo.next_task()
@@ -112,6 +111,7 @@ def test_every_verb_says_that_a_lease_was_taken(project: Served, manual_clock: M
         connected(project, "eve").done("task-api")
 
 
+@pytest.mark.slow
 def test_events_come_as_they_happen(gate: Served) -> None:
     jo, kim = connected(gate, "jo"), connected(gate, "kim")
     jo.claim("before")
@@ -141,6 +141,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(gate: Served) -> None:
             jo.list()
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_named(gate: Served) -> None:
     for url in ("ftp://x", "http://", "nonsense", "http://jo:secret@host"):
         with pytest.raises(gitlease.UsageError):

@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 from support.gateway import Served
 
+pytestmark = pytest.mark.slow
+
 TURNS = 24
 
 
@@ -18,7 +20,6 @@ def kept() -> Counter[str]:
     return Counter(x.__qualname__ for x in types if str(x.__module__).startswith("gitlease."))
 
 
-@pytest.mark.slow
 def test_requests_leave_no_objects_behind(gate: Served) -> None:
     jo, kim = gate.caller("jo"), gate.caller("kim")
 

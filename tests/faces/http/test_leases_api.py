@@ -20,8 +20,6 @@ from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES, PROBLEM
 
-pytestmark = pytest.mark.sampled(2)
-
 
 @pytest.fixture
 def jo(gate: Served) -> httpx.Client:
@@ -80,6 +78,7 @@ def test_a_lease_is_claimed_renewed_extended_and_released(
     assert kinds == ["released", "extended", "claimed"]
 
 
+@pytest.mark.nightly
 def test_what_another_holds_is_refused_with_who_and_until_when(
     jo: httpx.Client, kim: httpx.Client
 ) -> None:
@@ -106,6 +105,7 @@ def test_a_duration_in_place_of_a_resource_is_refused(jo: httpx.Client) -> None:
     assert jo.post("/v1/leases:release", json=asked).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_condition_is_checked(jo: httpx.Client) -> None:
     first = jo.put("/v1/leases/F001", headers={"If-None-Match": "*"})
     assert first.status_code == 201
@@ -143,6 +143,7 @@ def test_lists_come_in_pages_and_are_filtered(
     assert len(jo.get("/v1/leases", params={"state": "all"}).json()["leases"]) == 4
 
 
+@pytest.mark.slow
 def test_tasks_are_listed_and_picked_once(gate: Served, clone: Path, jo: httpx.Client) -> None:
     folder = clone / "tasks"
     folder.mkdir()
@@ -192,6 +193,7 @@ def _but_time(first: httpx.Response, later: dict[str, Any]) -> dict[str, Any]:
     return {**first.json()["lease"], "expires_in": later["lease"]["expires_in"]}
 
 
+@pytest.mark.nightly
 def test_the_same_key_at_the_same_time_is_one_claim(gate: Served) -> None:
     def claim(_n: int) -> int:
         found = gate.ask("jo", "PUT", "/v1/leases/F9", headers={"Idempotency-Key": "k"})
@@ -228,6 +230,7 @@ def test_nobody_asks_without_a_good_token(gate: Served) -> None:
     plain.close()
 
 
+@pytest.mark.slow
 def test_the_holder_is_the_tokens_and_never_the_bodys(gate: Served, jo: httpx.Client) -> None:
     refused(jo.put("/v1/leases/a", json={"holder": "kim@example.com"}), 400, "usage")
     claimed = jo.put("/v1/leases/a", json={})
@@ -245,6 +248,7 @@ def test_other_sites_and_other_names_are_turned_away(jo: httpx.Client) -> None:
     assert "access-control-allow-origin" not in jo.get("/v1/leases").headers
 
 
+@pytest.mark.slow
 def test_a_token_that_asks_too_often_is_slowed_down(gate: Served, jo: httpx.Client) -> None:
     gate.app._access.rate, gate.app._access.burst = 0.1, 5.0
     assert [jo.get("/v1/leases").status_code for _ in range(5)] == [200] * 5
@@ -271,6 +275,7 @@ def test_a_bad_body_is_named(jo: httpx.Client) -> None:
         assert about in message
 
 
+@pytest.mark.nightly
 def test_a_body_that_is_too_large_or_too_slow_is_refused(
     gate: Served, jo: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +319,7 @@ def test_a_bad_address_has_the_right_answer(jo: httpx.Client) -> None:
     refused(jo.get("/v1/leases", headers={"Gitlease-Session": "%FF"}), 400, "usage")
 
 
+@pytest.mark.slow
 def test_a_remote_that_is_away_is_said_without_its_place(
     jo: httpx.Client, path_remote: Remote
 ) -> None:
@@ -378,6 +384,7 @@ def test_events_are_streamed_and_resumed(gate: Served, jo: httpx.Client, clone: 
 # --- what is not answered from old knowledge ----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_those_who_wait_keep_nobody_from_a_renewal(
     gate: Served, jo: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.slow
 
 find = importlib.import_module if os.environ.get("CI") else pytest.importorskip
 sdk: Any = find("openintent")
@@ -82,6 +82,7 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
 # --- by the SDK -------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 def test_the_sdk_leases_what_it_created(agent: Callable[..., Any], project: Served) -> None:
     one, two = agent("worker-1"), agent("worker-2", "kim")
     intent = one.create_intent("Limit the rates!", description="of all", initial_state={"n": 1})
@@ -122,6 +123,7 @@ def test_the_sdk_leases_what_it_created(agent: Callable[..., Any], project: Serv
     assert [x.id for x in one.get_leases(intent.id) if x.is_active] == [other.id]
 
 
+@pytest.mark.nightly
 def test_the_sdk_works_on_tasks(agent: Callable[..., Any]) -> None:
     one = agent("worker-1")
     assert one.get_intent("task-api").title == "Limit the rates"
@@ -199,6 +201,7 @@ def test_the_sdk_hears_what_is_leased_released_and_lapses(
 # --- by requests ------------------------------------------------------------------------------
 
 
+@pytest.mark.default("/api/v1")
 @pytest.mark.parametrize("root", ROOTS)
 def test_both_roots_and_both_spellings_answer_alike(project: Served, root: str) -> None:
     made = ask(project, "one", "POST", f"{root}/intents", json={"title": "Any"})
@@ -226,6 +229,7 @@ def test_both_roots_and_both_spellings_answer_alike(project: Served, root: str) 
         assert httpx.get(url, trust_env=False).json()["message"]
 
 
+@pytest.mark.nightly
 def test_times_are_utc_without_a_zone_whatever_the_zone_here(
     project: Served, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +245,7 @@ def test_times_are_utc_without_a_zone_whatever_the_zone_here(
     assert datetime.fromisoformat(lease["expires_at"]) == since + timedelta(seconds=60)
 
 
+@pytest.mark.default
 def test_an_expired_lease_is_told_and_never_renewed(
     project: Served, manual_clock: ManualClock
 ) -> None:

@@ -24,8 +24,6 @@ from gitlease.engine import fresh_id
 from gitlease.faces.http import request_handler
 from gitlease.wiring import open_tokens
 
-pytestmark = pytest.mark.sampled(3)
-
 
 @pytest.fixture
 def two(
@@ -52,6 +50,8 @@ def said(answer: httpx.Response) -> tuple[int, str]:
 KEY = {"Idempotency-Key": "once"}
 
 
+@pytest.mark.default("gateway")
+@pytest.mark.nightly
 @pytest.mark.parametrize("by", ["gateway", "rollback", "vanished"])
 def test_no_answer_says_held_of_what_the_remote_no_longer_has(
     two: tuple[Served, Served], path_remote: Remote, tmp_path: Path, by: str
@@ -92,6 +92,7 @@ def test_an_end_that_is_asked_for_again_ends_nothing_newer(
     assert tip(path_remote.bare) == before
 
 
+@pytest.mark.slow
 def test_a_ledger_that_was_replaced_is_the_one_that_counts(
     two: tuple[Served, Served], path_remote: Remote
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_ledger_that_was_replaced_is_the_one_that_counts(
     assert held() == ["a", "b"]
 
 
+@pytest.mark.nightly
 def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]) -> None:
     one, other = two
     first = {"Idempotency-Key": "first"}
@@ -174,6 +176,7 @@ def test_a_repeat_says_what_the_first_answer_said(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path", "first", "second"),
     [
@@ -213,6 +216,7 @@ def waits(gate: Served, name: str) -> tuple[threading.Thread, list[httpx.Respons
     return thread, came
 
 
+@pytest.mark.nightly
 def test_a_token_that_is_revoked_gets_nothing_any_more(gate: Served) -> None:
     gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
     thread, came = waits(gate, "eve")
@@ -223,6 +227,7 @@ def test_a_token_that_is_revoked_gets_nothing_any_more(gate: Served) -> None:
     assert gate.ask("jo", "GET", "/v1/leases/a").json()["leases"] == []
 
 
+@pytest.mark.slow
 def test_who_waits_is_answered_when_the_gateway_stops(gate: Served) -> None:
     gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
     thread, came = waits(gate, "kim")
@@ -279,6 +284,7 @@ def test_what_was_sent_before_is_not_forgotten_at_a_later_refusal(status: str, k
         thread.join(LONG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [b"data: nonsense", b"data: []"])
 def test_odd_events_are_said_to_be_odd(line: bytes) -> None:
     says = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nid: 1-0\n" + line + b"\n\n"

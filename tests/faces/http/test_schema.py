@@ -17,7 +17,7 @@ from support.repos import make_clone
 
 from gitlease.faces.http import ROUTES, ApiRoute
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 schemathesis = pytest.importorskip("schemathesis")  # of the extra `dev`
 about = pytest.importorskip("schemathesis.specs.openapi.checks")
 CHECKS = [

@@ -21,8 +21,6 @@ from support.snapshots import check_words
 
 from gitlease.faces.http import MOST_BYTES
 
-pytestmark = pytest.mark.sampled(3)
-
 JO, KIM = "jo@example.com", "kim@example.com"
 LEASE = {
     "node_id",
@@ -111,6 +109,7 @@ def test_a_claim_is_made_renewed_extended_and_released(
     assert done(do(jo, "release", "task-ui"), "released")["edge"] == "skipped"
 
 
+@pytest.mark.nightly
 def test_a_conflict_names_the_holder_and_the_expiry(jo: httpx.Client, kim: httpx.Client) -> None:
     lease = leased(do(jo, "claim", session="one"), "claimed")
     assert lease["session"] == "one"
@@ -128,6 +127,7 @@ def test_a_conflict_names_the_holder_and_the_expiry(jo: httpx.Client, kim: httpx
         assert lease["expires_at"] in body["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_lapsed_lease_is_reclaimed_only_where_that_is_asked(
     jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
 ) -> None:
@@ -157,6 +157,7 @@ def test_a_lapsed_task_that_is_asked_for_by_name_is_taken_over(
     assert refused(do(jo, "release"), 409, "conflict")["holder"]["by"] == KIM
 
 
+@pytest.mark.slow
 def test_of_two_dispatches_of_one_person_one_is_refused(jo: httpx.Client) -> None:
     def dispatch(nonce: str) -> int:
         return do(jo, "claim", dispatch=nonce).status_code
@@ -170,6 +171,7 @@ def test_of_two_dispatches_of_one_person_one_is_refused(jo: httpx.Client) -> Non
     refused(do(jo, "claim", dispatch="x" * 120), 422, "invalid_node")
 
 
+@pytest.mark.nightly
 def test_what_is_reserved_is_kept_for_its_owner(
     jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_status_claims_or_finishes(jo: httpx.Client, kim: httpx.Client) -> Non
     refused(do(kim, "status", status="active"), 409, "transition_denied")
 
 
+@pytest.mark.slow
 def test_no_status_is_said_to_be_set_that_is_not(jo: httpx.Client) -> None:
     for word, why in (("todo", "does not write task files"), ("nonsense", "unknown status")):
         body = refused(do(jo, "status", status=word), 422, "invalid_node")
@@ -216,6 +219,7 @@ def test_no_status_is_said_to_be_set_that_is_not(jo: httpx.Client) -> None:
 # --- several ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_several_are_claimed_renewed_and_released_as_far_as_they_can_be(
     jo: httpx.Client, kim: httpx.Client
 ) -> None:
@@ -270,6 +274,7 @@ def test_a_node_is_shown_as_a_document(jo: httpx.Client, names: Served) -> None:
     assert names.ask("jo", "GET", "/v1/nodes/deploy").json()["frontmatter"]["title"] == "deploy"
 
 
+@pytest.mark.nightly
 def test_the_queue_has_what_one_carries_or_what_may_be_claimed(
     jo: httpx.Client, kim: httpx.Client
 ) -> None:
@@ -303,6 +308,7 @@ def test_the_queue_has_what_one_carries_or_what_may_be_claimed(
 # --- bad requests -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bad_requests_are_refused_in_spors_shape(project: Served, jo: httpx.Client) -> None:
     claim, me = f"{project.url}/v1/nodes/task-api/claim", f"{project.url}/v1/me"
     refused(httpx.post(claim), 401, "unauthorized")

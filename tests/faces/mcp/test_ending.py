@@ -17,8 +17,6 @@ from support.repos import git
 from support.running import LONG, Desk
 from support.snapshots import check_words
 
-pytestmark = pytest.mark.sampled(6)  # each starts a server
-
 
 @pytest.fixture
 def desk(clones: Callable[..., list[Path]], path_remote: Remote) -> Iterator[Desk]:
@@ -95,7 +93,6 @@ def test_what_is_no_message_is_answered(desk: Desk) -> None:
     wire.end()
 
 
-@pytest.mark.sampled(1)
 def test_a_call_is_answered_before_the_end_of_input_ends_it(desk: Desk) -> None:
     wire = Wire(desk)
     number = wire.begin("tools/call", {"name": "claim", "arguments": {"resources": "deploy"}})
@@ -106,6 +103,7 @@ def test_a_call_is_answered_before_the_end_of_input_ends_it(desk: Desk) -> None:
     assert desk.live() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
 def test_it_drops_what_it_claimed_and_keeps_the_edges(
     desk: Desk, number: signal.Signals | None
@@ -120,6 +118,7 @@ def test_it_drops_what_it_claimed_and_keeps_the_edges(
     assert "jo@example.com" in file.read_text(), "the task stays assigned"
 
 
+@pytest.mark.nightly
 def test_a_wait_that_is_under_way_keeps_it_from_nothing(desk: Desk) -> None:
     git(desk.clone, "config", "user.email", "kim@example.com")
     desk.document("claim", "F001")
@@ -133,6 +132,7 @@ def test_a_wait_that_is_under_way_keeps_it_from_nothing(desk: Desk) -> None:
     assert desk.live() == ["F001"]
 
 
+@pytest.mark.slow
 def test_the_hook_for_the_end_of_a_session_does_it_where_it_is_installed(desk: Desk) -> None:
     desk.document("agent", "claude", "install")
     wire = Wire(desk, CLAUDE_CODE_SESSION_ID="0123456789")
@@ -155,6 +155,7 @@ def test_threads_of_one_host_are_sessions_of_their_own(desk: Desk) -> None:
     assert desk.live() == []
 
 
+@pytest.mark.slow
 def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:
     keyboard, terminal = os.openpty()
     try:
@@ -168,6 +169,7 @@ def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:
         os.close(terminal)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_just_before_it_reads_ends_it(desk: Desk, number: signal.Signals) -> None:
     program = (

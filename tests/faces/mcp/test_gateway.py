@@ -27,7 +27,7 @@ from gitlease.faces.mcp import BOARD
 from gitlease.verbs.table import check_encodes
 from gitlease.wiring import open_tokens
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.slow
 
 BY_ITSELF = 1_000  # seconds after which a wait ends
 THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}
@@ -56,6 +56,7 @@ def posted(gate: Served, **headers: str) -> httpx.Response:
     return httpx.post(f"{gate.url}/mcp", json=body, headers=own, trust_env=False)
 
 
+@pytest.mark.default
 def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
     refused = posted(gate)
     assert refused.status_code == 401
@@ -73,6 +74,7 @@ def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
         assert f'gitlease_requests_total{{verb="mcp",status="{status}"}} {many}' in numbers
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ERAS)
 def test_a_token_that_may_only_read_claims_nothing(gate: Served, era: Era) -> None:
     with over_http(gate.url, gate.secret("ro", "read"), era) as client:
@@ -85,6 +87,7 @@ def test_a_token_that_may_only_read_claims_nothing(gate: Served, era: Era) -> No
         assert client.document("status")["leases"] == []
 
 
+@pytest.mark.default("auto")
 @pytest.mark.parametrize("era", ERAS)
 def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: Era) -> None:
     secret = gate.secret("jo")
@@ -106,6 +109,7 @@ def held(gate: Served) -> dict[str, str]:
     return {x["resource"]: x["session"] for x in leases}
 
 
+@pytest.mark.nightly
 def test_answers_hide_where_the_remote_lies(gate: Served, path_remote: Remote) -> None:
     with over_http(gate.url, gate.secret("jo")) as client:
         client.document("claim", resources="F001")
@@ -118,6 +122,7 @@ def test_answers_hide_where_the_remote_lies(gate: Served, path_remote: Remote) -
         assert str(path_remote.bare.parent) not in repr(raised.value.error)
 
 
+@pytest.mark.default
 def test_a_lone_surrogate_is_answered() -> None:
     with pytest.raises(UsageError, match="surrogate"):
         check_encodes({"resources": ["a\ud800"]}, "the arguments have")
@@ -175,6 +180,8 @@ def begin_wait(client: ToolClient) -> Future[Any]:
     return asked
 
 
+@pytest.mark.default("auto")
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ERAS)
 def test_a_wait_that_is_cancelled_ends_at_once(gate: Served, era: Era) -> None:
     gate.ask("kim", "PUT", "/v1/leases/F001", json={})
@@ -198,6 +205,7 @@ def test_a_wait_that_another_client_cancels_goes_on(gate: Served) -> None:
         assert asked.result(LONG).structured_content["ok"]
 
 
+@pytest.mark.default
 def test_too_many_who_wait_are_told_to_ask_again(gate: Served) -> None:
     gate.ask("kim", "PUT", "/v1/leases/F001", json={})
     secret, waiting = gate.secret("jo"), gate.app.handler.waiting

@@ -24,8 +24,6 @@ import gitlease
 from gitlease.engine import watch as watching
 from gitlease.faces.mcp import BOARD, MINE
 
-pytestmark = pytest.mark.sampled(3)
-
 Opened = Callable[..., AbstractContextManager[ToolClient]]
 LOOK = 0.5  # seconds
 PLACES = ("memory", "stdio", "http")
@@ -61,6 +59,8 @@ def read(client: ToolClient, uri: str) -> Any:
     return json.loads(part.text)  # type: ignore[union-attr]
 
 
+@pytest.mark.default("memory-auto")
+@pytest.mark.nightly
 @pytest.mark.parametrize("era", ERAS)
 def test_the_board_and_what_is_ones_own(opened: Opened, pair: list[Path], era: Era) -> None:
     gitlease.open(pair[1]).claim("F002")
@@ -80,6 +80,8 @@ def test_the_board_and_what_is_ones_own(opened: Opened, pair: list[Path], era: E
             read(client, "lease://else")
 
 
+@pytest.mark.default("memory")
+@pytest.mark.slow
 def test_whoever_listens_is_told_of_changes(opened: Opened, pair: list[Path]) -> None:
     kim = gitlease.open(pair[1])
     kim.claim("F001")

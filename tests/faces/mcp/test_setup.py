@@ -17,7 +17,7 @@ from support.snapshots import check_words
 from gitlease.faces.mcp import TOOLS
 from gitlease.settings import AGENTS
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -40,7 +40,8 @@ def write_program(folder: Path, line: str) -> None:
     program.chmod(0o755)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.default("claude")
+@pytest.mark.nightly
 @pytest.mark.parametrize("host", AGENTS)
 def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
     assert not desk.document("mcp", "status", host, expect=1)["installed"]
@@ -61,6 +62,7 @@ def test_a_server_that_does_not_answer_is_no_success(desk: Desk, tmp_path: Path)
     check_words(err)
 
 
+@pytest.mark.nightly
 def test_a_program_of_the_work_tree_is_not_started(desk: Desk) -> None:
     write_program(desk.clone / "tools", "touch started")
     for program in ("./tools/gitlease", str(desk.clone / "tools" / "gitlease")):
@@ -81,6 +83,7 @@ def test_the_persons_own_file_needs_no_repository(desk: Desk, tmp_path: Path) ->
     assert list((tmp_path / "home").iterdir()) == []
 
 
+@pytest.mark.default("words0")
 @pytest.mark.parametrize("words", [("install",), ("--user",), ("--json",), ("install", "vim")])
 def test_what_is_typed_wrongly_starts_nothing(desk: Desk, words: tuple[str, ...]) -> None:
     done = desk.ask("mcp", *words)
@@ -88,6 +91,7 @@ def test_what_is_typed_wrongly_starts_nothing(desk: Desk, words: tuple[str, ...]
     check_words(done.stderr)
 
 
+@pytest.mark.default("given0")
 @pytest.mark.parametrize("given", [("--session", "x"), ("--no-session",)])
 def test_a_fixed_session_is_refused(desk: Desk, given: tuple[str, ...]) -> None:
     for words in ((), ("install", "claude")):

@@ -21,8 +21,6 @@ from support.tools import ERAS, Era, ToolClient, in_memory
 
 import gitlease
 
-pytestmark = pytest.mark.sampled(2)
-
 MOST_TOKENS = 1_500  # of the list of tools, at four characters each
 JO, KIM = "jo@example.com", "kim@example.com"
 
@@ -89,6 +87,7 @@ def test_what_is_asked_wrongly_is_refused(tools: ToolClient) -> None:
     assert tools.document("status")["leases"] == []
 
 
+@pytest.mark.slow
 def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path) -> None:
     file = write_task(jo, "F001")
     assert tools.document("next")["task"]["title"] == "The F001"
@@ -128,6 +127,8 @@ async def wait_for(client: Client, progress: ProgressFnT) -> types.CallToolResul
     return await client.call_tool("wait", {"resources": "F001"}, progress_callback=progress)
 
 
+@pytest.mark.default("legacy")
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_wait_tells_how_it_goes_and_ends_when_it_is_free(
     jo: Path, kim: gitlease.Leases, era: Era
@@ -151,6 +152,7 @@ def test_a_wait_tells_how_it_goes_and_ends_when_it_is_free(
         assert client.document("status")["leases"] == []
 
 
+@pytest.mark.nightly
 def test_a_wait_ends_when_its_client_goes(jo: Path, kim: gitlease.Leases) -> None:
     kim.claim("F001")
     told = threading.Event()
@@ -184,6 +186,7 @@ def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
     check_words(rest[1])
 
 
+@pytest.mark.slow
 def test_a_renewal_that_names_nothing_is_of_all(tools: ToolClient, jo: Path) -> None:
     check_words(tools.text("renew"))
     tools.document("claim", resources=["a", "b"])

@@ -1,0 +1,79 @@
+"""When a test runs is said by its nearest mark, and by nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from support.fences import clean_env
+
+TESTS = Path(__file__).parents[1]
+CONFTEST = """\
+import pytest
+from support import tiers
+
+pytest_configure = tiers.describe
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    tiers.sort_out(items)
+"""
+FILE = """\
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def test_of_the_file(): pass
+
+
+@pytest.mark.nightly
+def test_of_its_own(): pass
+
+
+@pytest.mark.default
+class TestClass:
+    def test_of_the_class(self): pass
+
+    @pytest.mark.nightly
+    def test_nearer(self): pass
+
+
+@pytest.mark.default("a")
+@pytest.mark.nightly("b")
+@pytest.mark.parametrize("x", ["a", "b", "c"])
+def test_named(x): pass
+
+
+@pytest.mark.default
+@pytest.mark.parametrize("x", ["a", pytest.param("b", marks=pytest.mark.nightly)])
+def test_marked(x): pass
+"""
+EXPECTED = {
+    "default": {"test_of_the_class", "test_named[a]", "test_marked[a]", "test_plain"},
+    "slow": {"test_of_the_file", "test_named[c]"},
+    "nightly": {"test_of_its_own", "test_nearer", "test_named[b]", "test_marked[b]"},
+}
+
+
+def selected(folder: Path, *words: str) -> set[str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:xdist", *words],
+        cwd=folder,
+        env=clean_env({"PYTHONPATH": str(TESTS)}),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    return {line.rpartition("::")[2] for line in ran.stdout.splitlines() if "::" in line}
+
+
+def test_the_nearest_mark_says_when_a_test_runs(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "test_some.py").write_text(FILE, encoding="utf-8")
+    (tmp_path / "test_others.py").write_text("def test_plain(): pass\n", encoding="utf-8")
+    for tier, names in EXPECTED.items():
+        assert selected(tmp_path, "-m", tier) == names
