@@ -12,10 +12,11 @@ from pathlib import Path
 from mutants.ledgers import LEDGERS
 from mutants.outside import OUTSIDE
 from mutants.rules import RULES
+from mutants.survivors import SURVIVORS
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("TABLE.md")
-CHANGES = {**RULES, **LEDGERS, **OUTSIDE}
+CHANGES = {**RULES, **LEDGERS, **OUTSIDE, **SURVIVORS}
 
 
 @dataclass(frozen=True, slots=True)

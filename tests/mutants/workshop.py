@@ -50,10 +50,10 @@ class Workshop:
         self._python = _interpreter(folder)
 
     def run(self, nets: Sequence[str]) -> Ran:
-        """Run nets as the copy is now, up to the first test that fails."""
+        """Run what of these nets runs by default, as the copy is now, up to the first failure."""
         patience = PATIENCE * len(nets)
         words = ["-m", "pytest", "-o", "addopts=", "-x", "-q", "--tb=short"]
-        words += ["-p", "no:cacheprovider", "-p", "no:xdist", *nets]
+        words += ["-m", "default", "-p", "no:cacheprovider", "-p", "no:xdist", *nets]
         # With CI set, hypothesis takes the same examples every time.
         env = {"CI": "yes", **os.environ}
         env.pop("PYTHONPATH", None)
