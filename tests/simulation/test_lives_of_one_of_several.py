@@ -46,8 +46,8 @@ def test_any_of_several_keeps_the_invariants(seed: int, monkeypatch: pytest.Monk
     life(seed, observed=bool(seed % 2), weather=FOUL, steps=100)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly(3)
+@pytest.mark.slow("0", "3", "6")
+@pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(9))
 def test_any_of_several_keeps_them_through_long_lives(
     seed: int, monkeypatch: pytest.MonkeyPatch
