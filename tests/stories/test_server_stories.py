@@ -69,7 +69,9 @@ def http_host(
 # --- what is illegal ----------------------------------------------------------------------------
 
 
-@pytest.mark.default("ledgers_in_other_letters")
+@pytest.mark.default(
+    "ledgers_in_other_letters", "token_lowered", "signature_beyond_measure", "deletion"
+)
 @pytest.mark.parametrize("name", list(ILLEGAL))
 def test_what_is_illegal_is_refused_with_its_rule(name: str, scene: Path, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "kim.git", scene)
