@@ -85,8 +85,8 @@ class Admission:
 
     def doubt(self, head: Snapshot) -> Invalid | None:
         """Why this ledger is not to be relied on, as far as is known here."""
-        if (apart := self._apart()) is not None:
-            return apart
+        if (refused := self._refused_by_urls()) is not None:
+            return refused
         unknown = head.layer != GLOBAL_LAYER and self._ledgers.load(GLOBAL_LAYER) is None
         return None if unknown else self._recorded_elsewhere(head)
 
@@ -118,10 +118,10 @@ class Admission:
 
     def check_urls(self) -> None:
         """Raise Invalid if git pushes to another repository than others fetch from."""
-        if (apart := self._apart()) is not None:
-            raise apart
+        if (refused := self._refused_by_urls()) is not None:
+            raise refused
 
-    def _apart(self) -> Invalid | None:
+    def _refused_by_urls(self) -> Invalid | None:
         facts = self._facts
         return Invalid(facts.problem, hints=facts.way_out) if facts.problem else None
 

@@ -570,7 +570,7 @@ class LedgerPlace:
 
         problem, way_out = "", tuple[str, ...]()
         if not ways.is_one:
-            problem = _apart(location.name or "the remote", ways)
+            problem = _refusal_of(location.name or "the remote", ways)
             leads_on = repository.ways_to(ways.fetch).is_one
             way_out = (stores.name_url(without_secrets(ways.fetch)),)
             way_out = way_out if leads_on else (stores.NAME_REMOTE, stores.RULES)
@@ -702,7 +702,7 @@ class LedgerPlace:
         return places if all(places) else ()
 
 
-def _apart(place: str, ways: Ways) -> str:
+def _refusal_of(place: str, ways: Ways) -> str:
     """Why a ledger there would not be everybody's: git pushes elsewhere than others fetch from."""
     if len(ways.writes) > 1:
         urls = " and ".join(map(without_secrets, ways.writes))
