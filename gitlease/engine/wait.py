@@ -345,8 +345,13 @@ class Waiter:
         """The refusal of a claim in this clone's copy; None if an attempt is worth it."""
         if (head := self._watcher.refresh()) is None:
             return None
+        decide = partial(self._decide, head)
         try:
-            self._decide(head, self._turn())
+            # Of several, one may be abandoned by now while others are still held.
+            if self._plan.is_one:
+                self._plan.try_turns(self._turn(), decide)
+            else:
+                decide(self._turn())
         except LeaseHeld as held:
             return held
         except GitleaseError:  # what waiting does not change is left for an attempt to say

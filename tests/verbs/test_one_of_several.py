@@ -115,6 +115,18 @@ def test_what_was_abandoned_is_taken_when_nothing_is_free() -> None:
     assert "F001" in ada.ok("list").err
 
 
+def test_a_wait_takes_what_is_abandoned_while_others_are_held() -> None:
+    ada, bob = make_desks(*map(task, ("F001", "F002")))
+    ada.ok("config", "--ledger", "edges.abandoned_after", "8h")
+    ada.ok("claim", "F001", "--ttl", "1m")
+    ada.clock.advance(4 * 3_600)
+    ada.ok("claim", "F002", "--ttl", "8h")
+    began = bob.clock.wall_ms
+    assert got(bob, "F002", "F001", "--wait", "6h") == "F001"
+    assert bob.clock.wall_ms - began < 4.2 * 3_600_000, "as soon as it is, not at the limit"
+    assert got(bob, "F003", "--any") == "F003"
+
+
 def test_the_refusal_is_that_of_the_one_that_becomes_free_first() -> None:
     ada, bob = make_desks()
     for name, ttl in (("port-1", "30m"), ("port-2", "10m"), ("port-3", "20m")):
