@@ -329,7 +329,7 @@ def test_a_hook_that_refuses_puts_everything_back(stage: Stage) -> None:
     assert stage.jo.land(hooks=False).commits == 1
 
 
-@pytest.mark.nightly
+@pytest.mark.default
 def test_a_host_without_atomic_pushes_has_no_fence(stage: Stage) -> None:
     git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
     stage.jo.begins()
