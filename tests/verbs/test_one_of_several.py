@@ -17,6 +17,7 @@ from support.tools import in_memory
 
 import gitlease
 from gitlease.core import Progress
+from gitlease.engine import wait as polling
 from gitlease.testing import MemoryLedger
 
 pytestmark = pytest.mark.default
@@ -115,7 +116,11 @@ def test_what_was_abandoned_is_taken_when_nothing_is_free() -> None:
     assert "F001" in ada.ok("list").err
 
 
-def test_a_wait_takes_what_is_abandoned_while_others_are_held() -> None:
+def test_a_wait_takes_what_is_abandoned_while_others_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polling, "GLANCE", 60.0)
+    monkeypatch.setattr(polling, "LOOK_LATER", 600.0)
     ada, bob = make_desks(*map(task, ("F001", "F002")))
     ada.ok("config", "--ledger", "edges.abandoned_after", "8h")
     ada.ok("claim", "F001", "--ttl", "1m")
