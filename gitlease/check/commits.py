@@ -18,7 +18,7 @@ from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, U
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Moment
-from gitlease.core.ledger import Ledger
+from gitlease.core.ledger import Ledger, is_kept
 from gitlease.core.resources import fold
 from gitlease.engine.ledger_session import told_by, unread_records
 from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
@@ -631,7 +631,7 @@ class CheckService:
 
 def _waiting(ledger: Ledger) -> Iterable[str]:
     for lease in ledger.every_lease():
-        setback = ledger.setback(lease.resource) if lease.parked else None
+        setback = ledger.setback(lease.resource) if is_kept(lease) else None
         if setback and setback.waits:
             why = setback.last.text.strip().partition("\n")[0]
             yield f"{lease.resource} of {lease.holder}: {why}"

@@ -105,8 +105,8 @@ class CheckResult:
     that was done, ``fixed`` is what it settled, the other ``findings`` say why they stay,
     ``leases`` are those released, and ``commit`` is the last commit of an edge. ``undone`` are the
     failed edits of task files, or their failed commits: the ledger is ahead of them. ``commits`` is
-    the number of commits checked, ``shown`` what they are. ``waiting`` are the parked tasks that
-    wait for a person, and why. ``prefix`` is the repository's place in what a host of CI shows.
+    the number of commits checked, ``shown`` what they are. ``waiting`` are the tasks that wait
+    for a person, and why. ``prefix`` is the repository's place in what a host of CI shows.
     """
 
     findings: tuple[Finding, ...] = ()

@@ -93,6 +93,7 @@ from gitlease.core.ledger import Records as Records
 from gitlease.core.ledger import RingEntry as RingEntry
 from gitlease.core.ledger import Setback as Setback
 from gitlease.core.ledger import Ticket as Ticket
+from gitlease.core.ledger import is_kept as is_kept
 from gitlease.core.loss import Hold as Hold
 from gitlease.core.loss import Loss as Loss
 from gitlease.core.loss import Lost as Lost
@@ -100,7 +101,6 @@ from gitlease.core.loss import early_ms as early_ms
 from gitlease.core.loss import ending as ending
 from gitlease.core.loss import explained as explained
 from gitlease.core.loss import still_held as still_held
-from gitlease.core.moves.claiming import ParkedMeanwhile as ParkedMeanwhile
 from gitlease.core.moves.claiming import assigned_error as assigned_error
 from gitlease.core.moves.claiming import rivals_of as rivals_of
 from gitlease.core.moves.operations import Acknowledge as Acknowledge

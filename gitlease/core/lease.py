@@ -114,7 +114,7 @@ class Policy:
     admins: tuple[str, ...] = ()
     history: History = History.REPLACE
     keep_completed: int = 30 * 86_400
-    park_max: Annotated[int, LATER] = 86_400  # 0: nothing may be parked
+    park_max: Annotated[int, LATER] = 86_400  # of older versions, which parked leases for so long
     abandoned_after: Annotated[int, RARE] = 7 * 86_400  # 0: never
     issues: Annotated[Issues, RARE] = Issues.NONE
 
@@ -203,9 +203,10 @@ class Lease:
     """One record of the ledger. Times are wall-clock milliseconds, ``ttl`` whole seconds.
 
     ``lease_id`` is a fresh nonce for each grant and ``operation`` the id that wrote the record:
-    without them two clients could build the same bytes, and both be told "up to date". ``parked``:
-    kept for the next run of its holder that claims it, and renewed by none. ``picked``: a pool or
-    a run took it from the queue by itself, so its edge protects nothing once it has lapsed.
+    without them two clients could build the same bytes, and both be told "up to date". ``picked``:
+    a pool or a run took it from the queue by itself, so its edge protects nothing once it has
+    lapsed. ``parked``: an older version kept it for a time. Nothing renews it then, and a claim of
+    its holder's goes on by a new grant.
     """
 
     resource: Resource
@@ -406,7 +407,7 @@ def _judged(lease: Lease, policy: Policy, moment: Moment) -> tuple[Standing, int
     now, duration = moment.now.wall_ms, lease.duration_ms
     future = _is_future(lease, margins, moment)
     if future:
-        # Parked leases last longer than any TTL.
+        # Leases that an older version parked may last longer than any TTL.
         longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
         # By a false clock anybody could keep others out for any time.
         duration = min(duration, longest * MS)
@@ -438,7 +439,6 @@ class Relation(Enum):
     """How one record relates to one caller at one moment."""
 
     MINE = "live, and the caller's: same person, unbound or same session"
-    PARKED = "live, and the caller's: parked for any later run of the same person"
     MINE_LAPSED = "the caller's own, run out"
     MY_RUN = "the caller's own, bound to a session, and the caller speaks without one"
     MY_OTHER_RUN = "the caller's own, bound to another session"
@@ -454,7 +454,6 @@ class Verdict(Enum):
     """The answer of a verb to a record."""
 
     YES = "yes"
-    WHILE_LIVE = "yes, and lost once it ran out"
     FREE = "nothing stands in the way"
     TAKE = "the record may be taken over"
     HELD = "held"
@@ -469,32 +468,24 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """One row: what claim, renew (and extend), release (and done), and park do."""
+    """One row: what claim, renew (and extend), and release (and done) do."""
 
     claim: Verdict
     renew: Verdict
     end: Verdict
-    park: Verdict
 
 
 TABLE: Mapping[Relation, Verdicts] = {
-    Relation.MINE: Verdicts(Verdict.YES, Verdict.YES, Verdict.YES, Verdict.YES),
-    Relation.PARKED: Verdicts(Verdict.YES, Verdict.LOST, Verdict.YES, Verdict.YES),
-    Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.YES, Verdict.LOST),
-    Relation.MY_RUN: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES, Verdict.WHILE_LIVE),
-    Relation.MY_OTHER_RUN: Verdicts(
-        Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER
-    ),
-    Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
-    Relation.THEIRS_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
-    Relation.THEIRS_ASSIGNED: Verdicts(
-        Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST
-    ),
-    Relation.THEIRS_ABANDONED: Verdicts(
-        Verdict.NEEDS_LOOK, Verdict.LOST, Verdict.HELD, Verdict.LOST
-    ),
-    Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
-    Relation.GONE: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.MINE: Verdicts(Verdict.YES, Verdict.YES, Verdict.YES),
+    Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.YES),
+    Relation.MY_RUN: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES),
+    Relation.MY_OTHER_RUN: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
+    Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
+    Relation.THEIRS_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
+    Relation.THEIRS_ASSIGNED: Verdicts(Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD),
+    Relation.THEIRS_ABANDONED: Verdicts(Verdict.NEEDS_LOOK, Verdict.LOST, Verdict.HELD),
+    Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE),
+    Relation.GONE: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
 }
 
 
@@ -506,9 +497,7 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         return Relation.GONE if over else Relation.COMPLETED
     # One's own by the holder's clock, which runs out first: not by the contender's.
     if lease.answers_to(actor):
-        if not holder_has(lease, moment):
-            return Relation.MINE_LAPSED
-        return Relation.PARKED if lease.parked else Relation.MINE
+        return Relation.MINE if holder_has(lease, moment) else Relation.MINE_LAPSED
     lapsed = standing(lease, policy, moment) is Standing.LAPSED
     if lease.same_holder(actor):
         if lapsed:
@@ -694,9 +683,9 @@ class LeaseView:
     once it has ended. ``free_at`` is the same time, but None where an edge keeps them out still.
     ``assigned``: the task is its holder's by an edge as well, and stays so when it lapses, until
     it is ``abandoned``.
-    ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is kept for
-    a later session of its holder, and none renews it. ``pid`` leads the terminal session on
-    ``host``, or is the run's own, and ``worktree`` names the linked work tree of the claim.
+    ``skewed`` says that its times lie in the future: a clock is wrong. ``pid`` leads the terminal
+    session on ``host``, or is the run's own, and ``worktree`` names the linked work tree of the
+    claim.
     ``capped``: it was to be extended beyond the policy's maximum, which is ``max_ttl_seconds``
     then (None otherwise).
     """
@@ -723,7 +712,6 @@ class LeaseView:
     mine: bool
     assigned: bool = False
     skewed: bool = False
-    parked: bool = False
     pid: int | None = None
     capped: bool = False
     max_ttl_seconds: int | None = None
@@ -749,8 +737,7 @@ class LeaseView:
         part = "" if self.scope == WHOLE else f"/{self.scope}"
         who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
         until = f"until {utc_text(self.expires_at)}"
-        state = "parked" if self.parked else self.state
-        return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
+        return f"<Lease {self.resource}{part} of {who}: {self.state}, token {self.token}, {until}>"
 
 
 # Inside gitlease a `Lease` is the ledger's record. The public API has this one alone, as
@@ -787,6 +774,5 @@ def view_lease(
         mine=mine,
         assigned=active and lease.edge,
         skewed=active and not mine and clock_skewed(lease, policy, moment),
-        parked=active and lease.parked,
         abandoned=active and is_abandoned(lease, policy, moment),
     )

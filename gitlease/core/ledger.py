@@ -172,13 +172,28 @@ class Setback:
         return until is None or self.last.at - LEFT_ALONE * MS <= now_ms < until
 
 
-def setback(notes: Iterable[Note]) -> Setback | None:
-    """The failures by the notes of a task, since the last word of a person; None without any."""
+def is_kept(lease: Lease) -> bool:
+    """Return whether its holder stopped, and kept the task until somebody claims it by name."""
+    # Every later change of the record has an id of its own.
+    return lease.state is State.ACTIVE and lease.operation.endswith(WAITS)
+
+
+def is_of_kept(notice: Notice) -> bool:
+    """Return whether a notice is about a lease that was ended to keep its task."""
+    return notice.what == "run_out" and WAITS in notice.id
+
+
+def setback(notes: Iterable[Note], kept: Iterable[str] = ()) -> Setback | None:
+    """The failures by the notes of a task, since the last word of a person; None without any.
+
+    ``kept`` are the operations whose records still stand as they left them: it waits only by these.
+    """
+    still = tuple(kept)
     found: Setback | None = None
     for note in notes:
         if WORD in note.id:
             found = None
-        elif FAILED in note.id or WAITS in note.id:
+        elif FAILED in note.id or (WAITS in note.id and note.id.startswith(still)):
             failures, waits = (found.failures, found.waits) if found else (0, False)
             failed = FAILED in note.id
             found = Setback(failures + failed, note, waits or not failed)
@@ -191,7 +206,8 @@ class Notice:
 
     Other people have ``taken_over`` or ``revoked`` it, or ``retired`` it after it expired. For a
     session, its person or another of their sessions has ``replaced`` it after it expired, or ended
-    it: ``released``, ``completed``, ``parked``, or ``run_out`` with its session.
+    it: ``released``, ``completed``, or ``run_out``, with its session or to keep the task. Older
+    versions have ``parked`` it.
     """
 
     id: str
@@ -340,12 +356,20 @@ class Ledger:
         changed = self.changes.notes.get(resource.key)
         return self.records.notes(resource) if changed is None else changed[1]
 
-    def setback(self, resource: Resource) -> Setback | None:
-        """The failures of a task; None without any, and where its notes cannot be read."""
+    def setback(self, resource: Resource, *, by_notes: bool = False) -> Setback | None:
+        """Why a task is not to be handed out; None without a reason, or if it cannot be read.
+
+        It waits for a person only as long as the record stands with which its worker stopped.
+        ``by_notes``: as older versions decide, for which the note alone counts.
+        """
         try:
-            return setback(self.notes(resource))
+            notes = self.notes(resource)
+            if by_notes or not any(WAITS in note.id for note in notes):
+                return setback(notes, ("",))
+            kept = [x.operation for x in self.leases_of(resource) if is_kept(x)]
         except Invalid:
             return None
+        return setback(notes, kept)
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
         changed = self.changes.notices.get(person_key(holder))

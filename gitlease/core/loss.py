@@ -15,7 +15,7 @@ from gitlease.core.errors import LeaseLost
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
-from gitlease.core.ledger import Ledger, Notice
+from gitlease.core.ledger import WAITS, Ledger, Notice, is_of_kept
 from gitlease.core.moves.operations import LAPSED, Event, Grant
 from gitlease.core.resources import fold
 
@@ -54,7 +54,7 @@ class Hold:
 class Lost:
     """A lost grant: why, and who caused it if that is known.
 
-    ``by_own``: its own session released, finished or parked it by name.
+    ``by_own``: its own session released, finished or kept it by name.
     """
 
     hold: Hold
@@ -114,7 +114,7 @@ def lost_by(notice: Notice) -> LeaseLost:
     """The error for a lease that ended as this notice says."""
     loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
-    what = _ENDED.get(notice.what)
+    what = "kept it for later" if is_of_kept(notice) else _ENDED.get(notice.what)
     if loss is Loss.TAKEN_OVER and why:  # taken over deliberately: a claim after a lapse has none
         what = "took it over"
     how = reason_text(loss, notice.by) if what is None else f"{notice.by} {what}"
@@ -154,7 +154,9 @@ def _judged(
 ) -> tuple[Loss | None, str | None]:
     if lease is not None and lease.lease_id == grant.lease_id:
         live = holder_has(lease, moment)
-        ended = lease.session is None and grant.session is not None and not live  # by its session
+        # By its session, or to keep the task.
+        unbound = lease.session is None and grant.session is not None
+        ended = (unbound or lease.left_behind) and not live
         if lease.state is not State.ACTIVE or lease.parked or ended:
             return Loss.RELEASED_ELSEWHERE, lease.holder
         if not lease.answers_to(Actor(holder, grant.session)):
@@ -186,9 +188,12 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
 
 def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, holder: str) -> bool:
     """True if a grant's own session ended it by name: any other of its person leaves a notice."""
-    kinds = [event.kind for event in events if event.token == grant.token]
+    last = next((event for event in events if event.token == grant.token), None)
+    if last is None:
+        return False
     # A session's end names no resource, and is not among these.
-    if not kinds or kinds[0] not in ENDED_BY_NAME:
+    kept = last.kind == "run_out" and last.operation.endswith(WAITS)
+    if last.kind not in ENDED_BY_NAME and not kept:
         return False
     about = (grant.resource.text, grant.scope, grant.session)
     return about not in {(n.resource, n.scope, n.session) for n in ledger.losses(holder)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, format_duration, parse_duration
 from gitlease.core.lease import DAY, History, Policy, Rule
@@ -14,14 +14,19 @@ from gitlease.core.resources import Issues
 DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed", "park_max"})
 NO_ADMINS = "none"
 EDGES = "edges.abandoned_after"
-KEYS = tuple(" ".join(Policy.__annotations__).replace("abandoned_after", EDGES).split())
+OLD_KEYS = frozenset({"park_max"})  # ledgers of older versions have them, and nobody sets them now
+KEYS = tuple(
+    EDGES if key == "abandoned_after" else key
+    for key in Policy.__annotations__
+    if key not in OLD_KEYS
+)
 
 
 def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
     """The policy with settings as people write them; UsageError names a bad key or value."""
     values: dict[str, object] = {}
     for key, text in changes.items():
-        if key not in KEYS:
+        if key not in KEYS and key not in OLD_KEYS:
             raise UsageError(
                 f"{key!r} is not a ledger policy", hints=("it has " + ", ".join(KEYS),)
             )
@@ -30,6 +35,18 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
     if wrong := changed.problem():
         raise UsageError(wrong)
     return changed
+
+
+def check_keys(changes: Iterable[str]) -> None:
+    """Refuse a setting that only older versions have. Raises UsageError.
+
+    Not part of ``change_policy``, which is for what they wrote as well.
+    """
+    if OLD_KEYS.intersection(changes):
+        raise UsageError(
+            "park_max is gone: no lease is parked any more",
+            hints=(hint("to keep a task, end its lease with {}", "release", keep=True),),
+        )
 
 
 def check_ceiling(changes: Mapping[str, str]) -> None:
@@ -45,6 +62,7 @@ def check_ceiling(changes: Mapping[str, str]) -> None:
 
 def check_change(key: str, text: str) -> None:
     """Refuse a bad key, or a value that no ledger takes. Raises UsageError."""
+    check_keys([key])
     check_ceiling({key: text})
     # Before contact the ledger's own limits are not known: only what none would take is refused.
     change_policy(Policy(ttl_min=1, ttl_max=1 if key == EDGES else LONGEST), {key: text})
@@ -85,7 +103,7 @@ def admin_words(text: str) -> tuple[str, ...]:
 
 def policy_words(policy: Policy) -> dict[str, str]:
     """Each setting as a person would type it: the inverse of ``change_policy``."""
-    words = {key: format_duration(getattr(policy, key)) for key in DURATION_KEYS}
+    words = {key: format_duration(getattr(policy, key)) for key in DURATION_KEYS - OLD_KEYS}
     words |= {
         "drift": f"{policy.drift / 10_000:g}%",
         "rule": policy.rule.value,

@@ -1,5 +1,6 @@
 from gitlease.engine import claim as claim
 from gitlease.engine import sessions as sessions
+from gitlease.engine.acts import keep as keep
 from gitlease.engine.acts import release as release
 from gitlease.engine.acts import renew_grants as renew_grants
 from gitlease.engine.answers import MAX_RESOURCES as MAX_RESOURCES

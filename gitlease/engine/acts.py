@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from gitlease import engine
 from gitlease.core.edge import Progress
@@ -24,14 +25,15 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
-from gitlease.core.lease import State, holder_has, place, same_person
-from gitlease.core.ledger import Header, Ledger
+from gitlease.core.lease import Lease, State, holder_has, place, same_person
+from gitlease.core.ledger import WAITS, Header, Ledger
 from gitlease.core.loss import lost_by, lost_in
 from gitlease.core.moves.closing import check_admin
 from gitlease.core.moves.holding import RETIRED, of_session, restore_hint
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
+    Claim,
     Complete,
     DropRecord,
     Event,
@@ -45,11 +47,13 @@ from gitlease.core.moves.operations import (
     Retire,
     Retirement,
     Revoke,
+    RunOut,
     SetPolicy,
     Unassign,
+    grant_of,
 )
 from gitlease.core.moves.transitions import Decided
-from gitlease.core.policy import check_ceiling
+from gitlease.core.policy import check_ceiling, check_keys
 from gitlease.core.resources import WHOLE, Issues, Resource, fold, parse_resource
 from gitlease.engine.answers import (
     MAX_RESOURCES,
@@ -171,6 +175,8 @@ def extend(
 
 
 HISTORY = 1_000  # events in which a lost lease is looked for
+KEPT = "kept"
+WITHOUT_WORD = "without a word of why"
 TAKEN = frozenset({"displaced", "revoked", "retired"})
 
 
@@ -223,6 +229,106 @@ def release(
         if len(wanted) != 1:
             raise
         raise _without_own_edge(session, wanted[0], refusal, commit) from None
+
+
+def keep(
+    session: LedgerSession,
+    resources: Sequence[Resource],
+    *,
+    scope: str | None = None,
+    note: str | None = None,
+) -> Answer:
+    """End the caller's leases of these tasks, which stay assigned to the caller; all or none.
+
+    The tasks wait until somebody claims them by name: nothing hands them out before, and the note
+    says why. Raises LeaseHeld for what another has, LeaseLost for what the caller does not hold,
+    and UsageError for what is no task, which no edge would keep.
+    """
+    wanted = several(resources)
+    session.check_holder()
+    session.settle()
+    known, said = session.store.known(session.layer), tuple[str, ...]()
+    while True:
+        if known is None:
+            head, said = session.read(lambda newest: newest)
+        else:
+            head = known
+        try:
+            own = [x for resource in wanted for x in _own_tasks(session, head, resource, scope)]
+            answer = change(session, "release", _keeping(session, own, note))
+        except (LeaseHeld, LeaseLost, UsageError):
+            if known is None:
+                raise
+        else:
+            # A picked lease is renewed in the same step, so its view stands there more than once.
+            ended = {view.lease_id: view for view in answer.leases}
+            if len(ended) == len(own):
+                break
+        known = None
+    in_file = any(planned.mine for planned in session.edges.plan_end(wanted))
+    return replace(
+        answer,
+        status=KEPT,
+        leases=tuple(ended.values()),
+        edge="kept",
+        edge_in=("record", "file") if in_file else ("record",),
+        warnings=tuple(dict.fromkeys((*said, *answer.warnings, *_stopped_runs(session, own)))),
+    )
+
+
+def _own_tasks(
+    session: LedgerSession, head: Snapshot, resource: Resource, scope: str | None
+) -> list[Lease]:
+    """The caller's leases of a task, as a release would end them. Raises the refusal of one."""
+    ask = Release(id=fresh_id(), actor=session.actor, resource=resource, scope=scope)
+    (outcome,) = session.transaction.decided(head, [ask]).applied.outcomes
+    keys = {x.key for x in outcome.leases}
+    ledger = session.transaction.ledger_of(head)
+    own = [x for x in ledger.leases_of(resource) if x.key in keys]
+    if not own:
+        name = resource.text
+        raise LeaseLost(f"you do not hold {name}", resource=name, scope=scope)
+    if not any(x.edge for x in own):
+        raise UsageError(
+            f"{resource} is not a task, so nothing would keep it for you",
+            resource=resource.text,
+            scope=scope,
+            hints=("take a lease of the length that you need instead",),
+        )
+    return own
+
+
+def _keeping(session: LedgerSession, own: Sequence[Lease], note: str | None) -> list[Operation]:
+    """The operations of one step that ends these leases and keeps their tasks."""
+    claims = list[Operation]()
+    for lease in own:
+        if lease.picked:
+            # What a pool picked goes back to the queue at its lapse. A claim by name makes it its
+            # holder's, in the name of the session that has it; and only while that has it.
+            actor = replace(session.actor, session=lease.session)
+            about: dict[str, Any] = {"resource": lease.resource, "scope": lease.scope}
+            claims += [
+                Renew(id=fresh_id(), actor=actor, **about),
+                Claim(id=fresh_id(), actor=actor, lease_id=fresh_id(), **about),
+            ]
+    grants = tuple(map(grant_of, own))
+    end = RunOut(id=fresh_id(WAITS), actor=session.actor, grants=grants, note=note or WITHOUT_WORD)
+    return [*claims, end]
+
+
+def _stopped_runs(session: LedgerSession, own: Sequence[Lease]) -> list[str]:
+    """Warn of commands whose leases have ended under them."""
+    running = [x for x in session.of_live_runs(own) if not session.is_of_run_above(x)]
+    return [
+        f"{x.resource} was held by a command that still runs{_process(x)}: it is stopped for that"
+        for x in running
+    ]
+
+
+def _process(lease: Lease) -> str:
+    words = [f"session {lease.session}"] if lease.session else []
+    words += [f"pid {lease.place.pid}"] if lease.place.pid else []
+    return f" ({', '.join(words)})" if words else ""
 
 
 def check_release(session: LedgerSession, resource: Resource, *, scope: str | None = None) -> None:
@@ -577,6 +683,7 @@ def note(
 
 def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
     """Change the ledger's policy; makes a ledger if there is none."""
+    check_keys(changes)
     check_ceiling(changes)
     if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
         # A task whose id reads as an issue would be taken for the issue.

@@ -87,7 +87,6 @@ class Answer:
     refused: tuple[GitleaseError, ...] = ()
     capped_to_max: bool = False
     max_ttl_seconds: int = 0
-    max_park_seconds: int = 0
     changed: bool = True
     stays: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

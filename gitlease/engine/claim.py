@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ from gitlease.core.edge import Assignee, Progress, Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.instant import LONGEST, MS, humanize_duration
-from gitlease.core.lease import LeaseKey, Relation, State, place, relation
+from gitlease.core.lease import Relation, State, place, relation
 from gitlease.core.ledger import Ticket
 from gitlease.core.moves.claiming import rivals_of
 from gitlease.core.moves.operations import Bind, Claim, LeaveTicket, Operation, Pick
@@ -93,30 +93,17 @@ def pick(
     planned: Sequence[Planned],
     options: ClaimOptions,
     *,
-    scopes: Mapping[Resource, str],
     abandoned: bool,
-    among: frozenset[str],
-    parked: frozenset[LeaseKey],
 ) -> Answer:
     """Claim the first of these tasks that is free. Raises NothingLeft if none is.
 
-    The plans have been checked; ``scopes`` has the scopes of resumed tasks. ``abandoned``: the
-    tasks are. Raises ParkedMeanwhile if the caller parked one ``among`` these names that is not in
-    ``parked``.
+    The plans have been checked. ``abandoned``: the tasks are.
     """
-    claims = tuple(
-        _claim_of(
-            session,
-            p,
-            replace(options, scope=scopes.get(p.resource, options.scope)),
-            abandoned=abandoned,
-        )
-        for p in planned
-    )
+    claims = tuple(_claim_of(session, p, options, abandoned=abandoned) for p in planned)
     claims = tuple(replace(x, passing=left_to(session, x)[1] or None) for x in claims)
     if options.before_sending is not None and not session.is_dry:
         options.before_sending(claims)
-    op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
+    op = Pick(id=fresh_id(), actor=session.actor, claims=claims)
     return change_with_edges(
         session, "next", lambda: ([op], planned), goal=HELD, commit=options.commit, checked=True
     )

@@ -266,7 +266,7 @@ class LossDetector:
 
 
 def holds_of(answer: Answer) -> tuple[Hold, ...]:
-    """The caller's live leases in an answer, from its instant on; nobody keeps parked ones."""
+    """The caller's live leases in an answer, from its instant on."""
     # Nothing was written, so no time of a lease starts anew.
     if answer.at is None:
         return ()
@@ -279,7 +279,7 @@ def holds_of(answer: Answer) -> tuple[Hold, ...]:
             duration_ms=round((view.expires_at - view.renewed_at).total_seconds() * MS),
         )
         for view in answer.leases
-        if view.state == "active" and not view.parked
+        if view.state == "active"
     )
 
 

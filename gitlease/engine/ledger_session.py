@@ -36,7 +36,7 @@ from gitlease.core.lease import (
     is_abandoned,
     same_person,
 )
-from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice
+from gitlease.core.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice, is_of_kept
 from gitlease.core.moves.holding import UNASSIGNED
 from gitlease.core.moves.operations import (
     TAKEOVER,
@@ -398,12 +398,12 @@ class LedgerSession:
         return None if head is None else head.ledger
 
     def own_live(self) -> list[Lease]:
-        """The live leases of the caller's person, parked ones too, by this clone's copy."""
+        """The live leases of the caller's person, by this clone's copy."""
         ledger, holder = _read_with_retry(self.known_ledger), self.actor.holder
         return ledger.live(holder)[0].of_person(holder) if ledger else []
 
     def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
-        """The caller's unparked leases in a session, by this clone's copy; ``but`` these ids."""
+        """The caller's leases in a session, by this clone's copy; ``but`` these ids."""
         own = self.own_live()
         return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
 
@@ -811,7 +811,7 @@ def told(notice: Notice) -> str:
         return (
             f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
         )
-    done = _DONE.get(notice.what, notice.what)
+    done = "kept for later" if is_of_kept(notice) else _DONE.get(notice.what, notice.what)
     return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
 
 

@@ -27,8 +27,8 @@ from gitlease.core.lease import (
     same_person,
     view_lease,
 )
-from gitlease.core.ledger import Note, Setback
-from gitlease.core.moves.claiming import ParkedMeanwhile, completed_records
+from gitlease.core.ledger import Note, Setback, is_kept
+from gitlease.core.moves.claiming import completed_records
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.resources import (
     GLOBAL_LAYER,
@@ -81,7 +81,6 @@ class Entry:
 
     ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
     own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
-    ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
     ``abandoned``: it is offered last. ``setback``: it failed, and is left alone or offered again.
     """
 
@@ -91,7 +90,6 @@ class Entry:
     lease: LeaseView | None = None
     waits_for: tuple[str, ...] = ()
     depth: int = 0
-    parked: bool = False
     abandoned: bool = False
     setback: Setback | None = None
 
@@ -105,7 +103,7 @@ class Carried(Enum):
     """The state of the lease of a carried task."""
 
     LIVE = "live"
-    PARKED = "parked"
+    WAITING = "waiting"
     LAPSED = "lapsed"
     TAKEN_OVER = "taken_over"
     THEIRS = "theirs"
@@ -166,8 +164,7 @@ class QueueContext:
 def survey(tasks: Sequence[Task], context: QueueContext) -> list[Entry]:
     """Every task in the order of the queue: priority, then open dependencies, then age.
 
-    Tasks that the caller parked come first. An open or missing dependency only affects the order,
-    and never refuses a claim.
+    An open or missing dependency only affects the order, and never refuses a claim.
     """
     return sorted(_entries(tasks, tasks, context), key=_order)
 
@@ -191,12 +188,9 @@ def _entries(some: Sequence[Task], tasks: Sequence[Task], context: QueueContext)
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
-    """The claimable tasks, best first: parked ones, then those without open dependencies.
-
-    Abandoned ones come last.
-    """
+    """The claimable tasks, best first: those without open dependencies, and abandoned ones last."""
     free = (e for e in entries if e.claimable)  # in the order of the queue, which ties keep
-    return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth))
+    return sorted(free, key=lambda e: (e.abandoned, e.depth))
 
 
 _WHY = {
@@ -224,7 +218,7 @@ def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> Nothing
 
 
 def carrying(tasks: Sequence[Task], context: QueueContext) -> list[Carry]:
-    """The unfinished tasks assigned to the caller, and everything it holds; parked ones first."""
+    """The unfinished tasks assigned to the caller, and everything it holds; waiting ones first."""
     people, holder, held = context.people, context.actor.holder, context.by_resource()
     found: dict[str, Carry] = {}
     for task in tasks:
@@ -248,7 +242,7 @@ def carrying(tasks: Sequence[Task], context: QueueContext) -> list[Carry]:
             task_of = by_key.get(lease.resource.key)
             view = context.view(lease)
             found[lease.resource.key] = Carry(lease.resource.text, state, task_of, view)
-    first = Carried.PARKED
+    first = Carried.WAITING
     return sorted(found.values(), key=lambda c: (c.state is not first, natural(c.resource)))
 
 
@@ -272,11 +266,11 @@ def _entry(
     if why is None and setback and setback.is_left_alone(context.moment.now.wall_ms):
         why = WhyNot.FAILED
     how = None if why is not None or lease is None else context.relation(lease)
-    parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
+    abandoned = how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
     depth = depths.get(task.resource.key, 0)
     view = context.view(lease)
-    return Entry(task, why, who, view, waits, depth, parked, abandoned, setback)
+    return Entry(task, why, who, view, waits, depth, abandoned, setback)
 
 
 def _finished(leases: Sequence[Lease], context: QueueContext) -> Lease | None:
@@ -291,9 +285,6 @@ def _why_not(
         return WhyNot.DONE, None, None
     stands = [(x, context.relation(x)) for x in leases]
     others = context.people.others(task.assigned, context.actor.holder)
-    parked = next((x for x, how in stands if how is Relation.PARKED), None)
-    if parked is not None and (parked.edge or not others):
-        return (WhyNot.STATUS, None, None) if _is_other(task) else (None, None, parked)
     if (done := _finished(leases, context)) is not None:
         return WhyNot.DONE, done.holder, done
     for lease, how in stands:
@@ -347,14 +338,15 @@ def _is_under_another_address(lease: Lease, context: QueueContext) -> bool:
 
 
 def _own_state(lease: Lease, context: QueueContext) -> Carried:
+    setback = context.setback(lease.resource) if is_kept(lease) else None
+    if setback is not None and setback.waits:
+        return Carried.WAITING
     how = context.relation(lease)
-    if how is Relation.PARKED:
-        return Carried.PARKED
     live = how in _LIVE and holder_has(lease, context.moment)
     return Carried.LIVE if live else Carried.LAPSED
 
 
-_STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is shown
+_STATES = (Carried.LIVE, Carried.WAITING, Carried.LAPSED)  # of several leases the first is shown
 
 
 # --- order ------------------------------------------------------------------------------------
@@ -386,7 +378,7 @@ def _order(entry: Entry) -> tuple[object, ...]:
     created = task.created.strip()
     # Whatever is no date would sort by its letters: it counts as the newest.
     age = created if _DATE.match(created) else LAST
-    first = not entry.parked, entry.abandoned, rank(task.priority)
+    first = entry.abandoned, rank(task.priority)
     return *first, entry.depth, age, natural(task.resource.text)
 
 
@@ -495,8 +487,8 @@ class TaskQueue:
     ) -> tuple[Answer, Task]:
         """Claim the first free task, decided in the step that takes it.
 
-        However many workers ask at once, each gets a different task, or NothingLeft. Tasks that the
-        caller parked come first, and one of its runs resumes them. ``skip`` names tasks to avoid.
+        However many workers ask at once, each gets a different task, or NothingLeft. ``skip`` names
+        tasks to avoid.
         """
         passed_by = frozenset(map(fold, skip))
         self._session.settle()
@@ -505,7 +497,7 @@ class TaskQueue:
             try:
                 answer, task = self._claim_next(options, passed_by)
                 return _with_warnings(answer, said), task
-            except (_PlanAnew, ParkedMeanwhile) as again:
+            except _PlanAnew as again:
                 said += again.warnings
         answer, task = self._claim_next(options, passed_by, last=True)
         return _with_warnings(answer, said), task
@@ -518,14 +510,6 @@ class TaskQueue:
         look = self._session.known_look() or self._session.look()
         reading = _without(self._reading(tasks, look), skip)
         waiting = [entry.task for entry in reading.next_up]
-        scopes = {e.task.resource: x.scope for e in reading.next_up if e.parked and (x := e.lease)}
-        parked = frozenset(x.key for x in look.leases if x.parked)
-        among = frozenset(
-            t.resource.key
-            for t in tasks.tasks
-            if not (last or t.is_done or t.progress is Progress.OTHER or t.ref)
-            and t.resource.key not in skip
-        )
         passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
             plans, said = self._writable([entry.task for entry in some], options)
@@ -538,10 +522,7 @@ class TaskQueue:
                     self._session,
                     [p.alone for p in plans] if abandoned else plans,
                     options,
-                    scopes=scopes,
                     abandoned=abandoned,
-                    among=among,
-                    parked=parked,
                 )
             except NothingLeft:
                 continue

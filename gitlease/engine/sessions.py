@@ -1,4 +1,4 @@
-"""Parking leases, and ending sessions."""
+"""Ending sessions, and giving back what runs have."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 
 from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Lease, LeaseView, State, holder_has
-from gitlease.core.ledger import FAILED, WAITS
-from gitlease.core.moves.holding import PARKED, RELEASED, RUN_OUT
-from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
-from gitlease.core.resources import Resource
-from gitlease.engine.answers import Answer, joined, leave_to_runs, several, stopped
+from gitlease.core.lease import Lease, LeaseView, State
+from gitlease.core.ledger import FAILED
+from gitlease.core.moves.holding import RELEASED, RUN_OUT
+from gitlease.core.moves.operations import EndSession, Grant, RunOut, Unbind, grant_of
+from gitlease.engine.answers import Answer, joined, leave_to_runs, stopped
 from gitlease.engine.ledger_session import ENDED, LedgerSession, LedgerView
 from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
 EVENTS_SEARCHED = 500  # for who claimed what a session renewed
-NO_WORD = "its worker parked it, without a word"
 AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
 
 
@@ -49,54 +47,6 @@ class SessionsReading:
 
     sessions: tuple[OwnSession, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def park(
-    session: LedgerSession,
-    resources: Sequence[Resource],
-    *,
-    seconds: int | None = None,
-    scope: str | None = None,
-    reason: str | None = None,
-    note: str | None = None,
-    waits: bool = False,
-) -> Answer:
-    """Keep the caller's live leases of these resources for a later session; all or none.
-
-    What a run parks of its own (``waits``), or the run above, waits for a person, as its note says
-    (see ``Setback``). ``seconds`` are capped to the policy's ``park_max``, which is the default.
-    Raises LeaseLost, NotHolder, and PolicyRefused if parking is not allowed.
-    """
-    wanted = several(resources)
-    own = [x for resource in wanted for x in session.own_records(resource)]
-    waiting = {x.resource for x in own if waits or session.is_of_run_above(x)}
-    operations = [
-        Park(
-            id=fresh_id(WAITS if resource in waiting else ""),
-            actor=session.actor,
-            resource=resource,
-            seconds=seconds,
-            scope=scope,
-            reason=reason,
-            note=note or reason or NO_WORD if resource in waiting else note,
-        )
-        for resource in wanted
-    ]
-    running = [x for x in session.of_live_runs(own) if not session.is_of_run_above(x)]
-    answer = change(session, "park", operations)
-    parked = {view.lease_id for view in answer.leases}
-    messages = (
-        f"{x.resource} was held by a command that still runs{_process(x)}: it is stopped for that"
-        for x in running
-        if x.lease_id in parked
-    )
-    return replace(answer, warnings=(*answer.warnings, *messages))
-
-
-def _process(lease: Lease) -> str:
-    words = [f"session {lease.session}"] if lease.session else []
-    words += [f"pid {lease.place.pid}"] if lease.place.pid else []
-    return f" ({', '.join(words)})" if words else ""
 
 
 def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
@@ -134,16 +84,13 @@ def end_session(
     known: bool = False,
     spared: Collection[str] = (),
     release: bool = False,
-    park: bool = False,
-    seconds: int | None = None,
     note: str | None = None,
     commit: bool | None = None,
 ) -> Answer:
     """End all leases bound to a session of the caller's person; None: the caller's own session.
 
     What a live run has in the caller's own session, or in one below it, stays: the run owns it.
-    Tasks stay assigned, the rest is released. ``release`` retires the edges as well, and ``park``
-    keeps the leases for a later session.
+    Tasks stay assigned, the rest is released. ``release`` retires the edges as well.
 
     One push a layer, and another for each further ``AT_ONCE`` leases; none if nothing is held,
     which is no error. ``below`` includes the sessions named ``SESSION/…``, which work for it.
@@ -162,10 +109,10 @@ def end_session(
             "no session to end here",
             hints=(hint("name one; `{}` shows those of yours that hold anything", "session list"),),
         )
-    status = _status(release=release, park=park)
+    status = RELEASED if release else RUN_OUT
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
-    if park or release:
-        end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
+    if release:
+        end = EndSession(id="", actor=actor, grants=(), note=note)
 
     def select(look: LedgerView) -> list[Lease]:
         return [
@@ -173,8 +120,6 @@ def end_session(
             for x in look.leases
             if x.session is not None
             and (x.session == name or (below and x.session.startswith(f"{name}/")))
-            # What has lapsed cannot be kept for anybody.
-            and (not park or holder_has(x, look.moment))
             and x.lease_id not in spared
         ]
 
@@ -194,9 +139,9 @@ def run_out(
 ) -> Answer:
     """End some of the caller's leases; ``left`` has them by id, as the caller left them.
 
-    Tasks stay assigned, the rest is released. A lease that was parked or bound to another session
-    stays. ``renewed`` are the ids of leases that stay, too, but are given back if renewing bound
-    what the person had claimed without a session. ``spares``: what live runs have stays.
+    Tasks stay assigned, the rest is released. A lease that was bound to another session stays.
+    ``renewed`` are the ids of leases that stay, too, but are given back if renewing bound what the
+    person had claimed without a session. ``spares``: what live runs have stays.
     """
 
     def is_as_left(lease: Lease) -> bool:
@@ -215,14 +160,14 @@ def run_out(
 
 
 def end_every_session(
-    layers: Sequence[LedgerSession], *, release: bool = False, park: bool = False, **terms: Any
+    layers: Sequence[LedgerSession], *, release: bool = False, **terms: Any
 ) -> tuple[Answer, tuple[tuple[str, int], ...]]:
     """End each session that ``sessions`` lists, as ``end_session`` does; below a run only its own.
 
     Returns one answer for all, and the number of leases of each ended session. An error stops it:
     it is among ``refused``, or raised for the first session.
     """
-    status, reading = _status(release=release, park=park), sessions(layers)
+    status, reading = RELEASED if release else RUN_OUT, sessions(layers)
     ended: list[tuple[str, int]] = []
     done = Answer(status=status, changed=False, warnings=reading.warnings)
     for found in reading.sessions:
@@ -231,9 +176,7 @@ def end_every_session(
             continue
         try:
             # As this clone knows them: the list of sessions has just asked the remote.
-            one = end_session(
-                layers, found.session, known=True, release=release, park=park, **terms
-            )
+            one = end_session(layers, found.session, known=True, release=release, **terms)
         except GitleaseError as error:
             if not ended:
                 raise
@@ -241,12 +184,6 @@ def end_every_session(
         done = joined(done, one)
         ended.append((found.session, len(one.leases)))
     return done, tuple(ended)
-
-
-def _status(*, release: bool, park: bool) -> str:
-    if release and park:
-        raise UsageError("release and park exclude each other")
-    return PARKED if park else RELEASED if release else RUN_OUT
 
 
 def _end_all(
@@ -340,7 +277,7 @@ def _end(
     session: LedgerSession, end: EndSession | RunOut, grants: Sequence[Grant], commit: bool | None
 ) -> Answer:
     # The tasks stay assigned, so no file changes.
-    if isinstance(end, RunOut) or end.park:
+    if isinstance(end, RunOut):
         return change(session, "session end", [replace(end, grants=tuple(grants))])
     edges = session.edges
     planned, against = edges.writable([x.resource for x in grants], edges.plan_end, commit=commit)

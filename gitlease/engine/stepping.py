@@ -202,7 +202,7 @@ def _edge_of_record(
         return "removed" if changed else "none"
     if not own:
         return "none"
-    # A lease that has lapsed, is parked, or is of another scope had the edge before the step.
+    # A lease that has lapsed or is of another scope had the edge before the step.
     before = replace(ledger, changes=Changes())
     granted = [o.leases[0].resource for o in changed if o.status in ("claimed", "taken_over")]
     return "kept" if all(_has_edge(before, x, actor) for x in granted) else "added"
@@ -262,7 +262,6 @@ def _answer(
         refused=tuple(refused),
         capped_to_max=any(o.capped_to_max for o in outcomes),
         max_ttl_seconds=ledger.header.policy.ttl_max,
-        max_park_seconds=ledger.header.policy.park_max,
         changed=step.applied.changed,
         at=step.moment.now if step.applied.changed else None,
         warnings=session.warnings_of(step.head) + said,
@@ -383,7 +382,7 @@ def overall(statuses: Sequence[str]) -> str:
     return statuses[0] if statuses else "renewed"
 
 
-OWN = (Relation.MINE, Relation.PARKED, Relation.MINE_LAPSED)
+OWN = (Relation.MINE, Relation.MINE_LAPSED)
 NOTHING = Answer(status="completed", changed=False)
 
 

@@ -111,7 +111,7 @@ def assignments_between(before: LedgerAt, after: LedgerAt, *, holder: str) -> li
     """The tasks that a person has in the later state by an edge, and had not in the earlier one.
 
     ``at`` is when the lease was claimed that says so, or renewed where it had no edge till then.
-    What a person keeps by an edge while it is claimed anew, or parked and resumed, is not new.
+    What a person keeps by an edge while it is claimed anew is not new.
     """
     had, found = _assigned_to(before, holder), list[LeaseEvent]()
     for resource, lease in _assigned_to(after, holder).items():
@@ -201,7 +201,7 @@ class _Comparison:
             return not self._was_cleared(lease)
         if now.state is not State.ACTIVE or self._before.lapsed(lease):
             return False
-        # What was parked is resumed by a new grant, and not released before.
+        # What an older version parked is resumed by a new grant, and not released before.
         resumed = lease.parked and same_person(lease.holder, now.holder)
         return not resumed and now.claimed_at < lease.expires_at
 
@@ -224,8 +224,7 @@ class _Comparison:
                 taken = self._takes_over(lease, was)
                 yield _of("taken_over" if taken else "claimed", lease, lease.claimed_at)
             elif was is not None and was.renewals != lease.renewals:
-                kind = "parked" if lease.parked and not was.parked else "renewed"
-                yield _of(kind, lease, lease.renewed_at)
+                yield _of("renewed", lease, lease.renewed_at)
 
     def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
         """True if a grant displaced another's lease: its holder was told so, or it had run out."""
@@ -292,8 +291,8 @@ ENDED = {"released": State.RELEASED, "revoked": State.REVOKED}
 class WatchEvent:
     """Something that happened to a lease, or that made a resource available.
 
-    ``kind`` is ``claimed``, ``renewed``, ``parked``, ``released``, ``completed``, ``lapsed``,
-    ``taken_over``, ``revoked``, ``available`` or ``assigned``. ``lease`` is the lease it is about,
+    ``kind`` is ``claimed``, ``renewed``, ``released``, ``completed``, ``lapsed``, ``taken_over``,
+    ``revoked``, ``available`` or ``assigned``. ``lease`` is the lease it is about,
     as it is or last was, with its ``holder``, ``session`` and ``token``; what is available is
     nobody's.
     """

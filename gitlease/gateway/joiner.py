@@ -44,7 +44,7 @@ CLAIMED = frozenset({"claimed", "taken_over"})
 # Of several in one request, the first is what it came to.
 OUTCOMES = (
     *("released", "completed", "revoked", "taken_over", "claimed"),
-    *("unassigned", "extended", "parked", "renewed", "noted"),
+    *("run_out", "unassigned", "extended", "renewed", "noted"),
 )
 
 

@@ -237,7 +237,7 @@ class Viewpoint:
         names = {x.resource.key for x, _ in against}
         # Where scopes divide a task, each of its holders works on the paths of all.
         mine = [x for x, how in judged if how is None and x.resource.key in names]
-        mine = [x for x in mine if self.as_own(x) is Relation.MINE]
+        mine = [x for x in mine if self.works_under(x)]
         own_cover = Cover(mine)
         findings = [
             GuardFinding(change.path, *against[n])
@@ -268,7 +268,7 @@ class Viewpoint:
 
         ``parents``: also those of the session that started the actor's.
         """
-        mine = [x for x in leases if self.as_own(x, parents=parents) is Relation.MINE]
+        mine = [x for x in leases if self.works_under(x, parents=parents)]
         cover = Cover(mine)
         matches = {n for change in touched for n in cover.matching(change)}
         return sorted((mine[n] for n in matches), key=lambda x: x.key)
@@ -282,18 +282,22 @@ class Viewpoint:
 
     def vouching(self, named: core.Named, records: Iterable[Lease]) -> list[Lease]:
         """The actor's live leases by which it vouches for a commit."""
-        return [x for x in _named_by(named, records) if self.as_own(x) is Relation.MINE]
+        return [x for x in _named_by(named, records) if self.works_under(x)]
 
     def _answers_for(self, lease: Lease) -> bool:
         if lease.state is State.COMPLETED:
             return lease.same_holder(self.actor)
-        return self.as_own(lease, parents=True) is Relation.MINE
+        return self.works_under(lease, parents=True)
 
     def seen(self, lease: Lease, layer: str) -> LeaseView:
         """The lease as the actor sees it."""
         return view_lease(
             lease, layer=layer, actor=self.actor, policy=self.policy, moment=self.moment
         )
+
+    def works_under(self, lease: Lease, *, parents: bool = False) -> bool:
+        """Return whether it is the actor's own live lease, and not parked by an older version."""
+        return self.as_own(lease, parents=parents) is Relation.MINE and not lease.parked
 
     def as_own(self, lease: Lease, *, parents: bool = False) -> Relation:
         """The lease's relation to the actor; with ``parents`` also as its parent session's own."""

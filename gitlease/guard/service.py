@@ -52,8 +52,6 @@ from gitlease.guard.rules import (
 )
 from gitlease.store.state import StateFolder, load_leases
 
-OWN = (Relation.MINE, Relation.PARKED)
-
 
 class GuardService:
     """Judges changes of files against the leases of some layers, for one actor.
@@ -198,14 +196,14 @@ class GuardService:
         return losses
 
     def held(self, *, parents: bool = False) -> Iterator[tuple[str, Lease]]:
-        """The caller's own live leases with their layers, parked ones too. Asks no remote.
+        """The caller's own live leases with their layers. Asks no remote.
 
         ``parents``: also those of the session that started the caller's.
         """
         for cached in self._cached(self._layers):
             view = self._view(cached)
             for lease in cached.leases.of_person(self._actor.holder):
-                if view.as_own(lease, parents=parents) in OWN:
+                if view.as_own(lease, parents=parents) is Relation.MINE:
                     yield cached.layer, lease
 
     def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:

@@ -334,12 +334,11 @@ def fence(
     if granted is not None:
         state = f"it is {granted.state.value}"
         if granted.state is State.ACTIVE:
-            state = "it is parked" if granted.parked else "it expired"
+            state = "an older gitlease parked it" if granted in held else "it expired"
         else:
             loss = Loss.RELEASED_ELSEWHERE
     elif held:
-        has = "parked it" if held[0].parked else "has it"
-        state = f"{held[0].holder} {has} with token {held[0].token}"
+        state = f"{held[0].holder} has it with token {held[0].token}"
         same = held[0].same_holder(session.actor)
         loss = Loss.RELEASED_ELSEWHERE if same else Loss.TAKEN_OVER
     else:

@@ -224,7 +224,7 @@ class Lander:
         mine = {
             x.resource: None
             for x in view.leases
-            if x.state is State.ACTIVE and not x.parked and not x.resource.is_path
+            if x.state is State.ACTIVE and not x.resource.is_path
             if x.answers_to(actor) and holder_has(x, view.moment)
         }
         if not mine:  # an interrupted landing may have completed it

@@ -16,6 +16,7 @@ from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, U
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
+from gitlease.core.ledger import is_kept
 from gitlease.core.loss import Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
@@ -362,8 +363,8 @@ class LeasedCommand:
         grants, known = self._granted(), self._known()
         if known is None:
             return grants
-        # What the command parked waits for its person, and is not to be given back.
-        active = {x.lease_id for x in known if x.state is State.ACTIVE and not x.parked}
+        # What the command kept waits for its person, and is not to be given back.
+        active = {x.lease_id for x in known if x.state is State.ACTIVE and not is_kept(x)}
         return [grant for grant in grants if grant.lease_id in active]
 
     def _completed(self) -> int:
@@ -378,11 +379,15 @@ class LeasedCommand:
         kept = {x.lease_id for x in known} | {x.hold.grant.lease_id for x in lost}
         return tuple(x.resource for x in self.answer.leases if x.lease_id not in kept)
 
-    def parked(self) -> str | None:
-        """The reason for which the command parked its task; None if it did not."""
+    def kept(self) -> str | None:
+        """The note with which the command kept its task; None if it did not."""
         ids = {view.lease_id for view in self.answer.leases}
-        records = (x for x in self._known() or () if x.lease_id in ids and x.parked)
-        return next((x.reason or "" for x in records if x.state is State.ACTIVE), None)
+        kept = next((x for x in self._known() or () if x.lease_id in ids and is_kept(x)), None)
+        ledger = self.place.ledger.known_ledger() if kept is not None else None
+        if kept is None or ledger is None:
+            return None
+        setback = ledger.setback(kept.resource)
+        return setback.last.text if setback is not None else ""
 
     def _known(self) -> Sequence[Lease] | None:
         """The records of what was claimed, by this clone's copy; None if that cannot be read."""
@@ -625,12 +630,12 @@ def _in_background(
         signal.signal(signum, signal.SIG_IGN)
     tail = runs.end_of(record)[0] if command.request.share_log else b""
     ended, finished, warnings = command.finish(ended, record.log, tail)
-    parked, result = command.parked(), FAILED
+    kept, result = command.kept(), FAILED
     message = record.message if finished else "; ".join(filter(None, (record.message, *warnings)))
     if finished:
         result = DONE
-    elif parked is not None:
-        result, message = WAITING, message or parked
+    elif kept is not None:
+        result, message = WAITING, message or kept
     elif ended.outcome in (LOST, STOPPED):
         result = ended.outcome
     elif ended.exit == 0 and not (command.request.done and warnings):

@@ -16,7 +16,7 @@ from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at
-from gitlease.core.ledger import Setback, Ticket
+from gitlease.core.ledger import WAITS, Setback, Ticket, is_kept
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.resources import WHOLE, Issues, Resource, fold, scopes_overlap
@@ -31,14 +31,15 @@ from gitlease.verbs.table import COMMAND, HTTP, LIBRARY, READING_EXITS, Door, Re
 
 class Section(Enum):
     """The state of a task or lease. BLOCKED: another's lease of a path covers a path of the task,
-    it is left to those who wait for it, or it failed, and is left alone or needs a person.
+    it is left to those who wait for it, or it failed, and is left alone or needs a person. WAITING:
+    its holder ended the lease and kept the task.
 
     ABANDONED: expired so long ago that it is free.
     """
 
     HELD = "held"
     BLOCKED = "blocked"
-    PARKED = "parked"
+    WAITING = "waiting"
     EXPIRED = "expired"
     ABANDONED = "abandoned"
     FREE = "free"
@@ -157,6 +158,8 @@ def happened(event: Event) -> str:
     """An event of the audit trail, in a word or two."""
     if event.kind in TAKEOVER and event.detail:
         return "claimed"
+    if event.kind == "run_out" and event.operation.endswith(WAITS):
+        return "kept"
     return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
 
 
@@ -173,7 +176,7 @@ def by_whom(event: Event) -> str:
 
 @verb(
     "board",
-    """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with holder,
+    """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with holder,
 place, reason and time left, those who wait, and recent events.
 
 On a terminal the board is live until Ctrl-C: it counts down and follows the remote like watch, or
@@ -283,8 +286,10 @@ class _Rows:
 
     def _of_lease(self, lease: Lease, view: LeaseView) -> BoardRow:
         task, policy, moment = self._tasks.get(lease.resource.key), self._look.policy, None
-        if view.state == "active":
-            section = Section.PARKED if view.parked else Section.HELD
+        if (setback := self._setback(lease.resource)) and setback.waits and is_kept(lease):
+            section = Section.WAITING
+        elif view.state == "active":
+            section = Section.HELD
         elif view.abandoned:
             section = Section.ABANDONED
         else:
@@ -307,7 +312,7 @@ class _Rows:
             mine=view.mine,
             waiting=self._waiting(lease.resource, lease.scope, lease.paths),
             pool=plain(f"pool {pid} of {lease.holder} on {machine}") if is_worker else "",
-            setback=self._setback(lease.resource),
+            setback=setback,
         )
 
     def _of_task(self, entry: Entry) -> BoardRow | None:

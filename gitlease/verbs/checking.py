@@ -51,7 +51,7 @@ is judged. Flags, the environment and git config take precedence.
 releases those that the project's policy allows, one by one: on a terminal it asks about each, and
 elsewhere it needs --yes.
 
-Parked tasks that wait for a person are listed, as those that `work --pr` handed on.
+Tasks that wait for a person are listed, as those that `work --pr` handed on.
 
 Without --fix, check only reads, and needs no user.email. Commits missing from a shallow clone are
 fetched separately. In GitHub Actions it writes annotations and a job summary.""",

@@ -8,7 +8,7 @@ from gitlease import push
 from gitlease.core.errors import USE_ANY, Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
-from gitlease.core.resources import Resource, fold
+from gitlease.core.resources import WHOLE, Resource, fold
 from gitlease.engine import acts
 from gitlease.engine.answers import Answer
 from gitlease.verbs import parameters as takes
@@ -150,12 +150,19 @@ is working on the task or a part of it is finished. Releasing something you do n
 changes nothing. You cannot release a lease that someone else holds, or a task assigned to someone
 else, even an abandoned one: claim it first.
 
+--keep ends the lease of a task and keeps the task yours. Any of your sessions resumes it with
+`claim`; others stay out until it counts as abandoned (edges.abandoned_after, default: 7 days).
+Until somebody claims it by name, or you release it or leave a note on it without a session, it
+waits: `next` and pools skip it, and the note says why. Paths and plain names are not kept: claim
+them for as long as you need them.
+
 A note tells the next holder how far you got. --all releases everything this session holds, in every
 layer; without a session, everything you hold without one.""",
     examples=(
         "gitlease release F001",
         "gitlease release F001 --note 'parser done, tests red'",
         "gitlease release F001 --commit        # and commit the line in its task file, alone",
+        "gitlease release F001 --keep --note 'which colour?'",
         "gitlease release src/auth/ docs/auth.md",
         "gitlease release --all",
     ),
@@ -168,10 +175,18 @@ def release_verb(
     *,
     all: takes.ReleaseAll = False,
     note: takes.NextNote = None,
+    keep: takes.Keep = False,
     keep_status: takes.KeepStatus = False,
     commit: takes.Commit = None,
     scope: takes.OwnScope = None,
 ) -> Result:
+    if keep:
+        for name, given in (("all", all), ("keep_status", keep_status), ("commit", commit)):
+            if given not in (None, False):
+                raise UsageError(
+                    f"{door.option('keep')} and {door.option(name)} exclude each other"
+                )
+        return _kept_for_later(door, resources, note=note, scope=scope)
     if _is_all(door, "releases", resources, all=all, scope=scope):
         layers = door.every_ledger()
         answer = acts.release_all(layers, note=note, keep_status=keep_status, commit=commit)
@@ -196,6 +211,44 @@ def release_verb(
         return said + _not_released(answer, resources, note)
 
     return changed(answer, wire.ended(answer), lines, value=())
+
+
+def _kept_for_later(
+    door: Door, resources: Sequence[Resource], *, note: str | None, scope: str | None
+) -> Result:
+    if not resources:
+        raise UsageError(f"{door.option('keep')} needs the tasks that it is about")
+    answer = door.act(
+        "release",
+        resources,
+        lambda ledger, some: acts.keep(ledger, some, scope=scope, note=note),
+        scope=scope,
+    )
+
+    def lines() -> list[str]:
+        return [
+            f"ended {sentences.named_with_layer(x)}, which stays yours and waits for you"
+            for x in answer.leases
+        ]
+
+    return changed(answer, wire.ended(answer), lines, value=(), then=_resuming(answer))
+
+
+def _resuming(answer: Answer) -> Sequence[Hint]:
+    """Return the claims that resume kept tasks, one of each scope and layer."""
+    parts: dict[tuple[str, str], list[str]] = {}
+    for view in answer.leases:
+        parts.setdefault((view.scope, view.layer), []).append(view.resource)
+    return [
+        Hint(
+            "claim",
+            # Without this call's session: any of them may.
+            {"resources": names, **({} if part == WHOLE else {"scope": part})}
+            | {"layer": layer, "session": None},
+            "resume it, in any of your sessions",
+        )
+        for (part, layer), names in parts.items()
+    ]
 
 
 def _not_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> list[str]:

@@ -14,7 +14,7 @@ from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, 
 from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources import WHOLE, fold, scopes_overlap, word_anywhere
+from gitlease.core.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
 
@@ -90,9 +90,6 @@ def _resumed(door: Door, error: LeaseLost, name: str, show: list[Hint]) -> list[
     # Only a claim with `reopen` would help, which nobody should be led to by mistake.
     if any(view.state == "completed" for view in error.views):
         return []
-    # A parked lease is not renewed: a claim resumes it, under a new token.
-    if parked := own_parked(door, error):
-        return [claiming(door, x.resource, x.scope, error.layer) for x in parked]
     # Taken on purpose: agents run what they read, and would take it back.
     taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED) or is_assigned(door, error)
     taken = taken or any(view.state == "active" and not view.mine for view in error.views)
@@ -126,12 +123,6 @@ def _part(scope: str | None) -> str | None:
     return None if scope == WHOLE else scope
 
 
-def own_parked(door: Door, error: GitleaseError) -> list[core.LeaseView]:
-    """Return the caller's parked leases that a refusal is about."""
-    own = [x for x in error.views if x.parked and same_person(x.holder, door.ledger.actor.holder)]
-    return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
-
-
 def is_assigned(door: Door, error: GitleaseError) -> bool:
     """Return whether an expired lease leaves the task assigned to someone else."""
     return any(
@@ -150,8 +141,6 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
         return (Hint("init", {"restore": True}, "if it was deleted, an admin can bring it back"),)
     if isinstance(error, AnotherLedger) and not error.refused:
         return (Hint("init", {}, "if this was intended, accept the new ledger"),)
-    if isinstance(error, LeaseLost) and not error.hints and own_parked(door, error):
-        return ("claim a parked lease to resume it; it gets a new token",)
     if back := _way_back(door, error):
         return (f"{back}  # your session holds it under that address",)
     if error.code not in ("held", "wait_timeout"):

@@ -34,7 +34,6 @@ from gitlease.verbs.table import (
     Annotated,
     Kind,
     Parameter,
-    read_duration,
     read_resource,
     read_text,
     read_texts,
@@ -91,10 +90,6 @@ Wait = Annotated[
     ),
 ]
 Lasting = Annotated[int, Parameter(kind=DURATION, metavar="DURATION")]
-ParkFor = Annotated[
-    int | None,
-    Parameter(kind=DURATION, about="How long to keep others out (3h, 1d).", option="--for"),
-]
 
 _TIMEOUT = Parameter(kind=DURATION)
 WaitAtMost = Annotated[
@@ -121,7 +116,6 @@ RevokeReason = Annotated[
 NOTE = text_kind("note", MAX_NOTE, lines=True)
 _NOTE = Parameter(kind=NOTE, tool="How far you got, for the next holder.")
 NextNote = Annotated[str | None, _NOTE.but("Leave a note for the next holder.")]
-ParkNote = Annotated[str | None, _NOTE.but("Leave a note for the next session.")]
 NoteText = Annotated[str, _NOTE.but("", tool="")]
 ToHolder = Annotated[
     bool,
@@ -195,6 +189,13 @@ Commit = Annotated[
 ]
 KeepStatus = Annotated[
     bool, _SWITCH.but("Leave the status in the task file as it is.", doors=AT_A_CLONE)
+]
+Keep = Annotated[
+    bool,
+    _SWITCH.but(
+        "End the lease, and keep the task yours until you claim it by name.",
+        tool="Keep the task for its person.",
+    ),
 ]
 Verbose = Annotated[
     bool, _SWITCH.but("Also print the id of each lease.", option="-v", doors=frozenset({COMMAND}))
@@ -293,28 +294,11 @@ Cached = Annotated[
 # --- sessions -------------------------------------------------------------------------------------
 
 
-def _park(door: Any, data: Any, name: str) -> int | bool:
-    if data is True or data == "":
-        return True
-    try:
-        return read_duration(door, data, name)
-    except UsageError as error:
-        # A word behind --park is read as its duration: probably the session was meant.
-        raise error.with_(hints=(f"name the session before {door.option(name)}",)) from None
-
-
 SessionId = Annotated[
     str | None, Parameter(kind=replace(text_kind("the session", MAX_WORD), metavar="ID"))
 ]
 EndAll = Annotated[bool, _ALL.but("End all your sessions.")]
 ReleaseToo = Annotated[bool, _SWITCH.but("Also unassign yourself from the tasks.")]
-ParkInstead = Annotated[
-    int | bool,
-    Parameter(
-        kind=replace(DURATION, read=_park, python="bool | Duration", metavar="[D]", bare=""),
-        about="Park the leases for D, or as long as the ledger allows, instead of ending them.",
-    ),
-]
 EachNote = Annotated[str | None, _NOTE.but("Leave a note on each resource.")]
 
 # --- what is read ---------------------------------------------------------------------------------

@@ -21,18 +21,19 @@ from gitlease.verbs.table import READING_EXITS, Details, Door, Result, Table, ve
 HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
 OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
 STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow", None: ""}
-OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
+OWN_STYLES = {Carried.LIVE: "green", Carried.WAITING: "cyan", Carried.TAKEN_OVER: "yellow"}
 
 
 @verb(
     "queue",
-    """List the tasks that you may claim, best first: your parked ones, then by priority, then those
-whose dependencies are done, then the oldest.
+    """List the tasks that you may claim, best first: by priority, then those whose dependencies are
+done, then the oldest.
 
 --all includes the others, each with the reason why you may not claim it. --mine lists what you
 carry instead, in any state (--all adds nothing): the tasks assigned to you and your leases, each
-with the state of its lease: live, parked, lapsed, taken over, theirs (held by someone who is also
-assigned, or came after you), or none. Parked ones come first, leases in other layers last.""",
+with the state of its lease: live, waiting (you ended it and kept the task), lapsed, taken over,
+theirs (held by someone who is also assigned, or came after you), or none. Waiting ones come first,
+leases in other layers last.""",
     examples=(
         "gitlease queue",
         "gitlease queue --all                  # include held, assigned and done tasks",
@@ -188,7 +189,7 @@ def _after_brief(door: Door, reading: QueueReading) -> Iterable[Hint]:
     for carry in reading.carried:
         view, lost = carry.lease, carry.state in (Carried.LAPSED, Carried.NONE)
         lost = lost and carry.task is not None and carry.task.resource.key in free
-        if lost or carry.state is Carried.PARKED:
+        if lost or carry.state is Carried.WAITING:
             again: dict[str, object] = {"resources": [carry.resource]}
             again |= {"scope": view.scope} if view and view.scope != WHOLE else {}
             again |= {"any": True} if door.needs_any(carry.resource) else {}

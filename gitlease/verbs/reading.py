@@ -110,7 +110,7 @@ def _row(view: LeaseView, ours: str, now: datetime) -> tuple[str, ...]:
     session, reason = view.session or "", view.reason or ""
     paths = " ".join(view.paths)
     covered = f"{view.resource} ({paths})" if paths else view.resource
-    state: str = "parked" if view.parked else "" if view.state == "active" else view.state
+    state: str = "" if view.state == "active" else view.state
     ended = f"process ended ({sentences.MAY_RUN})"
     state = ended if sentences.process_ended(view) else state
     return (ours, covered, scope, view.holder, session, state, left, place, reason)

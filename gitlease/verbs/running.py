@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -238,7 +238,7 @@ def run_verb(
     **terms: Any,
 ) -> Result:
     given: dict[str, Any] = {"next": next, "done": done, "note": note, "grace": grace, "cwd": cwd}
-    request, parked, claim = _to_run(door, command, resources, **given, **terms)
+    request, claim = _to_run(door, command, resources, **given, **terms)
     said = list[str]()
 
     def on_claim(answer: Answer) -> None:
@@ -258,8 +258,6 @@ def run_verb(
         lines = [f"{view.resource} is done" for view in ran.answer.leases[: ran.finished]]
     elif given_back and ended.exit:
         lines = [f"given back, since the command ended with {ended.exit}: {given_back}"]
-    elif parked.intersection(ran.released):
-        lines = [f"given back: {given_back}"]
     failure: GitleaseError | None = ended.lost[0].error if ended.lost else None
     # They differ only where gitlease itself ended the command.
     if failure is None and ended.exit != ended.status:
@@ -286,13 +284,13 @@ def _to_run(
     grace: int | None = None,
     cwd: str | None = None,
     **terms: Any,
-) -> tuple[RunRequest, set[str], Callable[[], Answer]]:
-    """Return what is to run, the names that were parked before, and the claim for it.
+) -> tuple[RunRequest, Callable[[], Answer]]:
+    """Return what is to run, and the claim for it.
 
     That raises UsageError for terms that do not fit, NoCommand and CannotExecute.
     """
     option, known = door.option, {*find_verb("next").parameters}
-    wait, parked, any_name = terms.pop("wait", None), set[str](), terms.get("any", False)
+    wait, any_name = terms.pop("wait", None), terms.get("any", False)
     options = claim_options(**terms)
     check_one(options, option)
     request = RunRequest(
@@ -323,17 +321,15 @@ def _to_run(
                     f"leave out {option('done')}",
                     resource=resource.text,
                 )
-        # Before the claim: what that resumes is parked no more.
-        parked.update(x.resource.text for x in ledger.own_live() if x.parked)
         warnings = door.check_claim(resources, terms.get("paths", ()), any_name=any_name)
         answer = claim_to_run(door.workspace, request, resources, wait=wait, on_wait=door.on_wait)
-        warnings = (*warnings, *answer.warnings, *_remarks(answer, request, parked))
+        warnings = (*warnings, *answer.warnings, *_remarks(answer, request))
         return replace(answer, warnings=warnings)
 
-    return request, parked, claim
+    return request, claim
 
 
-def _remarks(answer: Answer, request: RunRequest, parked: Collection[str]) -> list[str]:
+def _remarks(answer: Answer, request: RunRequest) -> list[str]:
     """Return warnings about the grace period and about leases that were held before."""
 
     def end(view: LeaseView) -> str:
@@ -343,8 +339,7 @@ def _remarks(answer: Answer, request: RunRequest, parked: Collection[str]) -> li
             return f"done if the command succeeds, else {'yours again' if bound else 'kept'}"
         return "yours again" if bound else "not released"
 
-    resumed = [x.resource for x in answer.leases if not x.renewals and x.resource in parked]
-    warnings = [f"{x} was parked: at the end of the run it is given back" for x in resumed]
+    warnings = list[str]()
     holds = holds_of(answer)
     grace = grace_ms(request.grace, holds) / 1_000 if holds else 0
     if request.grace is not None and grace < request.grace:
@@ -389,7 +384,7 @@ logs.""",
     doors=frozenset({COMMAND}),  # which has the logs, and stops it
 )
 def dispatch_verb(door: DoorOfClone, **given: Any) -> Result:
-    request, _, claim = _to_run(door, **given)
+    request, claim = _to_run(door, **given)
     runs = runs_of(door.workspace)
     try:
         # Before anything is started: what somebody else holds is never run twice.
@@ -485,7 +480,7 @@ def _steps(answer: Answer, prog: str, done: bool, commit: bool, lands: bool) -> 
         finish,
         f"If you cannot finish, run `{prog} note {word} 'what is left'`, and exit with another "
         "status; the task is given back.",
-        f"If you need a person, run `{prog} park {word} --reason 'what for'`, and exit.",
+        f"If you need a person, run `{prog} release {word} --keep --note 'what for'`, and exit.",
         "If you get a TERM signal, stop: the lease is lost, or someone stops the run.",
     ]
 
@@ -519,7 +514,8 @@ and its status are given back.
 If the command failed, a note records its exit status, this host and the file of its log;
 --share-log adds the log's last lines, which everybody can read then. Pools leave the task alone for
 10 minutes, then 20, and after three failures until a person leaves a note. A command that needs a
-person runs `gitlease park TASK --reason TEXT` and ends: its task is waiting, and has not failed.
+person runs `gitlease release TASK --keep --note TEXT` and ends: its task is waiting, and has not
+failed.
 The pool also skips a task after a success that did not finish it, and after `gitlease dispatch
 --stop TASK`. If this machine dies, its tasks go back to the queue when their leases lapse.
 
@@ -649,7 +645,7 @@ class WorkEvent:
     left to claim), ``enough`` (no new tasks are taken), ``trouble`` (the remote cannot be reached)
     or ``warning``. ``resource`` is the task, ``session`` the run's and ``log`` the file with its
     output. For an ended run, ``outcome`` is ``done``, ``given_back`` (exit status 0, but not
-    finished), ``failed``, ``lost``, ``stopped`` or ``waiting`` (the command parked it), ``exit``
+    finished), ``failed``, ``lost``, ``stopped`` or ``waiting`` (the command kept it), ``exit``
     the command's status and ``seconds`` its duration.
     """
 

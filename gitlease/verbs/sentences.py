@@ -78,7 +78,7 @@ def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     at = clock_time(view.expires_at, now)
     if _runs(view):
         left = "" if short else f", expires in {glance(view.expires_in)}"
-        return f"{'parked ' if view.parked else ''}until {at}{left}"
+        return f"until {at}{left}"
     if view.state == "completed":
         return f"completed at {clock_time(view.renewed_at, now)}"
     if view.state in ("released", "revoked"):
@@ -91,7 +91,7 @@ def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
 
 def lasts(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return ``until`` as it follows a holder: `` until 10:15:00Z``, ``, expired at 10:15:00Z``."""
-    joint = ", " if not _runs(view) else " and " if view.parked else " "
+    joint = " " if _runs(view) else ", "
     return joint + until(view, now, short=short)
 
 
@@ -280,12 +280,10 @@ def unassigned(answer: engine.Answer, people: People) -> list[str]:
 
 
 def why_not(entry: engine.Entry, now: datetime) -> str:
-    """Return why a task cannot be claimed, or that it is parked."""
+    """Return why a task cannot be claimed; "" if it can."""
     task, view = entry.task, entry.lease
     if entry.why_not is None:
-        if view is None or not entry.parked:
-            return ""
-        return f"yours, {until(view, now, short=True)}"
+        return ""
     if entry.why_not is engine.WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is engine.WhyNot.STATUS:
@@ -312,9 +310,10 @@ def setback(found: core.Setback, now: datetime) -> str:
     note = quoted(note if len(note) <= LONGEST_TITLE else f"{note[:LONGEST_TITLE]}…")
     times = {0: "", 1: "failed once", 2: "failed twice"}.get(count, f"failed {count} times")
     by = f"by {last.author} at {date_time(last.at, now)}"
+    if found.waits:
+        return f"waits until it is claimed by name, kept {by}{note}"
     if found.free_at is None:
-        why = "asked" if found.waits else f"{times}, last"
-        return f"needs a person, {why} {by}{note}"
+        return f"needs a person, {times}, last {by}{note}"
     until = clock_time(moment_of(found.free_at), now, round_up=True)
     return f"{times}, last {by}{note}; pools leave it alone until {until}"
 
@@ -334,10 +333,11 @@ def how(carry: engine.Carry, now: datetime) -> str:
     if carry.state in (engine.Carried.TAKEN_OVER, engine.Carried.THEIRS):
         how = "taken over" if carry.state is engine.Carried.TAKEN_OVER else "held"
         return f"{how} by {view.holder}{part}{lasts(view, now, short=True)}"
-    if carry.state in (engine.Carried.LIVE, engine.Carried.PARKED):
-        live = "live " if carry.state is engine.Carried.LIVE else ""
-        return f"{live}{until(view, now)}{part}"
+    if carry.state is engine.Carried.LIVE:
+        return f"live {until(view, now)}{part}"
     at = clock_time(view.expires_at, now)
+    if carry.state is engine.Carried.WAITING:
+        return f"waits for you since {at}{part}"
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
 
 
@@ -399,7 +399,7 @@ MAY_RUN = "what it started may still run"
 
 def process_ended(view: core.LeaseView) -> bool | None:
     """Return whether the process of a live lease's session has ended; None if that is unknown."""
-    bound = view.state == "active" and not view.parked and view.session is not None
+    bound = view.state == "active" and view.session is not None
     alive = runs.is_process_alive(view) if bound else None
     return None if alive is None else not alive
 

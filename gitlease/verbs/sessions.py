@@ -1,12 +1,11 @@
-"""The verbs about sessions: ``park``, for a later one, ``session list`` and ``session end``."""
+"""The verbs about sessions: ``session list`` and ``session end``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gitlease.core.errors import Hint, UsageError
-from gitlease.core.instant import format_duration, humanize_duration
-from gitlease.core.resources import WHOLE
+from gitlease.core.errors import UsageError
+from gitlease.core.instant import humanize_duration
 from gitlease.engine import sessions
 from gitlease.engine.answers import Answer
 from gitlease.engine.sessions import OwnSession
@@ -15,7 +14,6 @@ from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
     AT_A_CLONE,
     LEASE_EXITS,
-    OWN_EXITS,
     READING_EXITS,
     Door,
     Result,
@@ -25,80 +23,6 @@ from gitlease.verbs.table import (
 )
 
 SHOWN = 5  # resources of a session in a table
-
-
-@verb(
-    "park",
-    """Stop with the work unfinished, and keep others out for a while.
-
-Nothing renews a parked lease. It ends after --for, or after the ledger's maximum (park_max,
-default: one day), which also caps --for. A lease that already lasts longer is not shortened. A
-parked lease is bound to no session, and comes first in your queue.
-
-Any of your sessions can resume it with `claim` or `next --claim`. This is a new grant, with a new
-token and the usual TTL. `renew` and `extend` refuse a parked lease with exit 3, so that anything
-still running under it stops. To keep it longer, park it again. Without a session, you may also park
-the lease of one of your runs; that run then loses it.""",
-    advice=("until tomorrow: gitlease park F001; over lunch: gitlease park F001 --for 90m",),
-    examples=(
-        "gitlease park F001",
-        "gitlease park F001 --for 3h --note 'parser done, tests red'",
-        "gitlease park F001 F002 --reason 'back tomorrow'",
-    ),
-    exits=OWN_EXITS,
-    done="the leases are parked",
-)
-def park_verb(
-    door: Door,
-    resources: takes.Resources,
-    *,
-    duration: takes.ParkFor = None,
-    reason: takes.Reason = None,
-    note: takes.ParkNote = None,
-    scope: takes.OwnScope = None,
-) -> Result:
-    answer = door.act(
-        "park",
-        resources,
-        lambda ledger, some: sessions.park(
-            ledger, some, seconds=duration, scope=scope, reason=reason, note=note
-        ),
-        scope=scope,
-    )
-    body = wire.changed(answer) | _parked_at_most(answer)
-    then = _claims_again(door, answer)
-    return changed(answer, body, lambda: _parked_lines(door, answer), then=then)
-
-
-def _parked_at_most(answer: Answer) -> wire.Document:
-    """Return the keys that report a capped parking time."""
-    return {"capped_to_max": answer.capped_to_max, "max_park_seconds": answer.max_park_seconds}
-
-
-def _parked_lines(door: Door, answer: Answer) -> list[str]:
-    """Return a line for each parked lease."""
-    now, most = door.now(), format_duration(answer.max_park_seconds)
-    less = f", capped to the ledger's maximum of {most}" if answer.capped_to_max else ""
-    return [f"{sentences.named(x)} is {sentences.until(x, now)}{less}" for x in answer.leases]
-
-
-def _claims_again(door: Door, answer: Answer) -> tuple[Hint, ...]:
-    """Return the claims that resume parked leases: one of each scope and layer."""
-    parts: dict[tuple[str, str], list[str]] = {}
-    for view in answer.leases:
-        parts.setdefault((view.scope, view.layer), []).append(view.resource)
-    return tuple(
-        Hint(
-            "claim",
-            {"resources": names}
-            | ({} if scope == WHOLE else {"scope": scope})
-            | ({"any": True} if any(map(door.needs_any, names)) else {})
-            # Without this call's session: a parked lease is bound to none.
-            | {"layer": layer, "session": None},
-            "resume it, in any of your sessions",
-        )
-        for (scope, layer), names in parts.items()
-    )
 
 
 @verb(
@@ -163,13 +87,11 @@ and those of other people, are not touched.
 `end --all` ends every session that `list` shows, in other clones and on other machines, too.
 Whatever runs there stops, as with a lost lease.
 
-With --release your tasks are given back as well, like `gitlease release`. With --park live leases
-are kept for your next session, like `gitlease park`.""",
+With --release your tasks are given back as well, like `gitlease release`.""",
     examples=(
         "gitlease session list",
         "gitlease session end",
         "gitlease session end build-7 --release --note 'the tests are red'",
-        "gitlease session end --park 3h        # keep everything for three hours",
         "gitlease session end --all            # all your sessions",
     ),
     exits=LEASE_EXITS,
@@ -183,7 +105,6 @@ def session_end_verb(
     *,
     all: takes.EndAll = False,
     release: takes.ReleaseToo = False,
-    park: takes.ParkInstead = False,
     note: takes.EachNote = None,
     commit: takes.Commit = None,
 ) -> Result:
@@ -197,9 +118,6 @@ def session_end_verb(
         raise UsageError(f"ID cannot be combined with {door.option('all')}")
     terms: dict[str, Any] = {
         "release": release,
-        # A bare --park is True: for as long as the ledger allows.
-        "park": park is not False,
-        "seconds": None if isinstance(park, bool) else park,
         "note": note,
         "commit": commit,
     }
@@ -214,13 +132,7 @@ def session_end_verb(
     else:
         answer, body = sessions.end_session(layers, session, **terms), {"session": session}
         lines = [f"session {session} holds nothing"] if answer.found_nothing else []
-    parked = answer.status == "parked"
-    return changed(
-        answer,
-        body | wire.ended(answer) | (_parked_at_most(answer) if parked else {}),
-        lambda: [*(_parked_lines if parked else _ended_lines)(door, answer), *lines],
-        then=_claims_again(door, answer) if parked else (),
-    )
+    return changed(answer, body | wire.ended(answer), lambda: [*_ended_lines(door, answer), *lines])
 
 
 def _ended_lines(door: Door, answer: Answer) -> list[str]:

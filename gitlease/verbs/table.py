@@ -40,7 +40,6 @@ TABLE = {
     "land": "leases",
     "note": "leases",
     "revoke": "leases",
-    "park": "sessions",
     "session list": "sessions",
     "session end": "sessions",
     "fence": "waiting",

@@ -9,7 +9,7 @@ from typing import Any
 from gitlease.core.edge import Progress, Task, printable
 from gitlease.core.errors import Hint, LeaseHeld, UsageError
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
+from gitlease.core.resources import Resource, fold, parse_resource
 from gitlease.engine import acts
 from gitlease.engine import claim as engine
 from gitlease.engine.answers import Answer
@@ -37,12 +37,11 @@ from gitlease.verbs.table import (
 
 @verb(
     "next",
-    """Show the next task: a parked one of yours, or else the first that you may claim and that
-waits for no other task.
+    """Show the next task: the first that you may claim and that waits for no other task.
 
 --claim claims it at once. However many workers ask at the same moment, each gets a different task.
-Tasks that someone else takes first, and those you already hold, are skipped. A parked task is
-resumed by only one of your sessions.""",
+Tasks that someone else takes first, those you already hold, and those that you keep for later
+(`release --keep`) are skipped.""",
     examples=(
         "gitlease next",
         "gitlease next --claim --ttl 30m",
@@ -76,13 +75,9 @@ def next_verb(
             raise UsageError(f"{door.option(name)} needs {door.option('claim')}")
     reading = door.queue.next_task(ref=ref, cached=cached)
     entry = reading.next_up[0]
-    task, view = entry.task, entry.lease
-    name, part = task.resource.text, dict[str, object]()
+    task, name = entry.task, entry.task.resource.text
     facts = sentences.facts(task, entry.waits_for)
-    if entry.parked and view is not None:
-        facts.append(("lease", sentences.why_not(entry, door.now())))
-        part = {} if view.scope == WHOLE else {"scope": view.scope}
-    claim_it = Hint("claim", {"resources": [name]} | part)
+    claim_it = Hint("claim", {"resources": [name]})
     return Result(
         body={"task": wire.entry(entry)},
         lines=lambda: [Details(rows=[("task", name), *facts])],

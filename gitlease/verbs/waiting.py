@@ -80,7 +80,7 @@ def wait_verb(
     "watch",
     """Print the events of leases, of each RESOURCE or of all, from now until interrupted.
 
-The events are claimed, renewed, parked, released, completed, taken_over, revoked, lapsed, and
+The events are claimed, renewed, released, completed, taken_over, revoked, lapsed, and
 available when anyone can claim the resource. A lapse is reported on time even if nobody writes to
 the ledger. The remote is polled every few seconds, but events between two polls are not lost: they
 are printed in order, with their times. Ctrl-C stops it with exit status 130.

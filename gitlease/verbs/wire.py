@@ -19,8 +19,8 @@ Document = dict[str, Any]
 _LEASE = (
     "resource scope layer holder session? lease_id? token:int? state:state ttl_seconds:int "
     "claimed_at:time renewed_at:time expires_at:time expires_in:int free_at:time? renewals:int "
-    "paths:texts reason? host? branch? worktree? mine:bool assigned:bool parked:bool "
-    "lapses_at:time? process_ended:bool?"
+    "paths:texts reason? host? branch? worktree? mine:bool assigned:bool lapses_at:time? "
+    "process_ended:bool?"
 )
 _TASK = (
     "resource title? status? progress:progress? assigned:texts assigned_in:places priority? "
@@ -37,8 +37,7 @@ SHAPES: Mapping[str, str] = {
     "ended_lease": "resource scope layer holder session? lease_id:null token:int state:ended "
     "claimed_at:time? ended_at:time ended_by ttl_seconds:null renewed_at:null expires_at:null "
     "expires_in:null free_at:null renewals:null paths:null host:null branch:null worktree:null "
-    "reason? mine:bool assigned:bool parked:bool lapses_at:null "
-    "process_ended:null",
+    "reason? mine:bool assigned:bool lapses_at:null process_ended:null",
     "error": "code:code exit:int message resource? scope? holder? session? expires_at:time? "
     "expires_in:int? free_at:time? lease:lease? conflicts:leases hints:texts next:texts",
     "edge": "resource file changed:bool committed?",
@@ -205,7 +204,7 @@ def ended_lease(one: engine.EndedLease) -> Document:
     absent = (x.removesuffix(":null") for x in SHAPES["ended_lease"].split() if ":null" in x)
     since = None if one.claimed_at is None else rfc3339(one.claimed_at)
     ended = {"claimed_at": since, "ended_at": rfc3339(one.ended_at), "ended_by": one.by}
-    known: Document = dict.fromkeys(absent) | ended | {"assigned": False, "parked": False}
+    known: Document = dict.fromkeys(absent) | ended | {"assigned": False}
     return _shaped("ended_lease", one, **known)
 
 

@@ -125,6 +125,6 @@ def pool_finisher(
         if status := runs.run_in(command.request.directory, words, env):
             raise Invalid(f"{words[0]} ended with status {status}")
         reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
-        engine.sessions.park(place.ledger, [resource], reason=reason, waits=True)
+        engine.keep(place.ledger, [resource], note=reason)
 
     return ref, finish

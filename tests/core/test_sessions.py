@@ -1,4 +1,7 @@
-"""What sessions do to leases: a run binds, a person parks and resumes, and a session ends."""
+"""What sessions do to leases: a run binds, a session ends, and what older versions parked.
+
+Nothing writes a parked lease any more. Histories have them, so their moves stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,6 @@ from gitlease.core import (
     Moment,
     NothingLeft,
     NotHolder,
-    ParkedMeanwhile,
     Pick,
     Policy,
     PolicyRefused,
@@ -101,8 +103,8 @@ SITUATIONS = [
     (Relation.MINE, lease(), JO, LIVE, "parked"),
     (Relation.MINE, lease(), JO_AGENT, LIVE, "parked"),
     (Relation.MINE, lease(holder=JO_CI), JO_CI, LIVE, "parked"),
-    (Relation.PARKED, KEPT, JO, LIVE, "parked"),
-    (Relation.PARKED, KEPT, JO_CI, LIVE, "parked"),
+    (Relation.MINE, KEPT, JO, LIVE, "parked"),
+    (Relation.MINE, KEPT, JO_CI, LIVE, "parked"),
     (Relation.MINE_LAPSED, lease(), JO, EXPIRED, "lost"),
     (Relation.MINE_LAPSED, KEPT, JO, EXPIRED, "lost"),
     (Relation.MINE_LAPSED, lease(holder=JO_CI), JO, LAPSED, "lost"),
@@ -309,9 +311,9 @@ def test_a_pick_resumes_what_is_parked_and_the_next_one_gets_the_next() -> None:
         apply(ledger, [pick(JO_AGENT, "F001", "F002", **known)], moment(LIVE + 1))
 
 
-def test_a_pick_is_planned_anew_for_what_was_parked_meanwhile() -> None:
+def test_an_older_pick_was_refused_for_what_was_parked_meanwhile() -> None:
     among = {"tasks": frozenset({"f001", "f002"})}
-    with pytest.raises(ParkedMeanwhile):
+    with pytest.raises(LeaseHeld):
         apply(parked(), [pick(JO, "F002", **among)], moment(LIVE + 1))
     for ledger, wish in (
         (parked(), pick(JO, "F002", tasks=frozenset({"f002"}))),  # no task of this work tree

@@ -10,7 +10,7 @@ from support.session import MemoryWorld
 
 from gitlease.core import Actor, Unavailable, parse_resource
 from gitlease.engine import Keeper, LedgerSession, holds_of
-from gitlease.engine.sessions import _process
+from gitlease.engine.acts import _process
 
 
 def test_a_fault_of_ours_is_a_failure_and_the_heartbeat_goes_on() -> None:

@@ -1,4 +1,4 @@
-"""Parking and the end of a session by the service: steps counted, over ledgers and task files."""
+"""The end of a session by the service: steps counted, over ledgers and task files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from gitlease.engine import (
     AT_ONCE,
     MAX_RESOURCES,
     Answer,
-    Carried,
     ClaimOptions,
     WhyNot,
     acts,
@@ -58,32 +57,6 @@ def world() -> World:
     return World()
 
 
-def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> None:
-    world.of(ONE).claim([F001, F002])
-    world.asked()
-    answer = world.of(ONE).park([F001, F002], seconds=2 * HOUR, note="half done")
-    assert world.asked() == ["push"]
-    assert (answer.status, answer.edge, answer.written) == ("parked", "none", ())
-    assert answer.max_park_seconds == DAY
-    for view in answer.leases:
-        assert (view.parked, view.session, view.mine, view.assigned) == (True, None, True, True)
-        assert (view.state, view.expires_in) == ("active", 2 * HOUR)
-    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
-
-
-def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: World) -> None:
-    world.of(ONE).claim([F001])
-    world.of(ONE).park([F001], note="tests red")
-    answer = world.of(TWO, clone="b").claim([F001])
-    assert (answer.status, answer.edge) == ("claimed", "added")
-    assert [n.text for n in answer.notes] == ["tests red"]
-    assert world.tasks_of(JO, "b")["F001"].assigned == (JO.holder,)
-    record = world.records()["F001"]
-    assert (record.session, record.parked, record.edge, record.token) == ("two", False, True, 2)
-    with pytest.raises(LeaseHeld):
-        world.of(ONE).claim([F001])
-
-
 def test_what_was_ended_on_purpose_is_no_loss_and_what_ran_out_one_of_its_own_session(
     world: World,
 ) -> None:
@@ -100,7 +73,7 @@ def test_what_was_ended_on_purpose_is_no_loss_and_what_ran_out_one_of_its_own_se
     assert (lost.code, lost.resource) == ("lost", "F001")
 
 
-def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
+def test_nobody_renews_what_an_older_version_parked(world: World) -> None:
     """Its owner goes on committing under it: no heartbeat, no name in the message, no block."""
     world.of(ONE).claim([parse_resource("src/"), parse_resource("docs/")])
     world.of(ONE).park([parse_resource("src/")], seconds=HOUR)
@@ -125,19 +98,6 @@ def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     (lost,) = world.of(ONE).renew_all().refused
     assert lost.resource == "path:docs"
     assert world.records()["path:src"].renewals == 1, "by the parking alone"
-
-
-def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
-    world.of(ONE).claim([F003])
-    world.of(ONE).park([F003])
-    assert world.queue(TWO).next_task().next_up[0].task.resource == F003
-    assert world.queue(TWO).queue().carried[0].state is Carried.PARKED
-    world.asked()
-    answer, found = world.queue(TWO).claim_next(ClaimOptions())
-    assert (found.resource, answer.leases[0].session) == (F003, "two")
-    assert world.asked() == ["push"]
-    _, found = world.queue(ONE).claim_next(ClaimOptions())
-    assert found.resource == F001
 
 
 def test_next_finds_what_came_free_where_this_clone_knew_of_nothing(world: World) -> None:
@@ -193,11 +153,10 @@ def test_a_step_that_cannot_be_made_hides_nothing_of_those_before_it(
     assert len(all_of_them().leases) == 1
 
 
-def test_the_edges_go_with_the_leases_and_stay_with_parked_ones(world: World) -> None:
+def test_the_edges_go_with_the_leases_that_are_given_back(world: World) -> None:
     world.of(ONE).claim([F001, F002])
-    world.of(ONE).end_session(park=True, seconds=HOUR)
+    world.of(ONE).end_session()
     assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
-    assert {x.parked for x in world.records().values()} == {True}
     world.of(TWO).claim([F001, F002])
     answer = world.of(TWO).end_session(release=True, note="stopped")
     assert (answer.edge, len(answer.written)) == ("removed", 2)
@@ -272,7 +231,7 @@ def test_a_task_file_that_cannot_be_edited_keeps_only_its_own_lease(world: World
     assert list(world.records()) == ["F002"]
     alone = world.of(ONE).end_session(release=True)
     assert (alone.leases, alone.changed, len(alone.refused)) == ((), False, 1)
-    assert world.of(ONE).end_session(park=True).refused == (), "no file is touched by that"
+    assert world.of(ONE).end_session().refused == (), "no file is touched by that"
 
 
 @pytest.mark.parametrize(
@@ -297,7 +256,7 @@ def test_a_damaged_record_beside_one_of_the_session_is_told(world: World) -> Non
     world.of(ONE).claim([F001], ClaimOptions(scope="a"))
     world.of(ONE).claim([F002])
     world.remote.damage("leases/f0/broken.yaml", Broken("not YAML", F001))
-    answer = world.of(ONE).end_session(park=True)
+    answer = world.of(ONE).end_session()
     assert [x.resource for x in answer.leases] == ["F002"]
     assert len(answer.refused) == 1
 
@@ -334,7 +293,7 @@ def test_the_list_has_ones_own_sessions_that_hold_anything(world: World) -> None
     first, second = reading.sessions
     assert (first.since - second.since).total_seconds() == 60
     assert (first.expires_at - second.expires_at).total_seconds() == 60
-    world.of(TWO).end_session(park=True)
+    world.of(TWO).end_session()
     assert [s.session for s in world.of(ONE).sessions().sessions] == ["one"]
     world.clock.advance(DAY)
     assert world.of(ONE).sessions(cached=True).sessions == ()

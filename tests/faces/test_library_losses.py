@@ -45,7 +45,6 @@ WAYS: dict[str, tuple[Callable[[Ledger, Leases], Any], gitlease.Loss]] = {
     "taken over": (retire, Loss.TAKEN_OVER),
     "released": (lambda ledger, _: again(ledger).release("F001"), Loss.RELEASED_ELSEWHERE),
     "done": (lambda ledger, _: again(ledger).done("F001", any=True), Loss.RELEASED_ELSEWHERE),
-    "parked": (lambda ledger, _: again(ledger).park("F001"), Loss.RELEASED_ELSEWHERE),
     "its session ended": (
         lambda ledger, _: ledger.open(ADA, session="s2").end_session("s1"),
         Loss.RELEASED_ELSEWHERE,
@@ -54,7 +53,6 @@ WAYS: dict[str, tuple[Callable[[Ledger, Leases], Any], gitlease.Loss]] = {
 VERBS: dict[str, Callable[[Leases], Any]] = {
     "renew": lambda ada: ada.renew("F001"),
     "extend": lambda ada: ada.extend("F001", "1h"),
-    "park": lambda ada: ada.park("F001"),
     "fence": lambda ada: ada.fence("F001", 1),
 }
 
@@ -69,8 +67,6 @@ def ledger() -> Any:
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("way", WAYS)
 def test_every_verb_says_why(ledger: Ledger, way: str, verb: str) -> None:
-    if (way, verb) == ("parked", "park"):
-        return  # it goes on being parked
     ada, (end, loss) = again(ledger), WAYS[way]
     ada.claim("F001")
     end(ledger, ledger.open(BOB))

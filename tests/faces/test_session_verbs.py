@@ -1,4 +1,4 @@
-"""``park`` and ``session`` as people type them and programs read them."""
+"""``release --keep`` and ``session`` as people type them and programs read them."""
 
 from __future__ import annotations
 
@@ -34,47 +34,62 @@ def lease_of(desk: Desk, name: str) -> Any:
     return lease
 
 
-# --- park ---------------------------------------------------------------------------------------
+# --- release --keep -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("argv", "code", "error"),
     [
-        (("park", "F009"), 3, "lost"),
-        (("park", "theirs"), 3, "not_holder"),
-        (("park", "run", "--session", "other"), 3, "not_holder"),
-        (("park", "own", "theirs"), 3, "not_holder"),
-        (("park", "own", "--for", "0"), 2, "usage"),
-        (("renew", "parked"), 3, "lost"),
-        (("extend", "parked", "1h"), 3, "lost"),
+        (("release", "F002", "--keep"), 3, "lost"),
+        (("release", "F003", "--keep"), 1, "held"),
+        (("release", "src/", "--keep"), 2, "usage"),
+        (("release", "--keep"), 2, "usage"),
+        (("release", "--all", "--keep"), 2, "usage"),
+        (("release", "F001", "--keep", "--commit"), 2, "usage"),
+        (("release", "F001", "--keep", "--keep-status"), 2, "usage"),
+        (("release", "F001", "F003", "--keep"), 1, "held"),
+        (("park", "F001", "--for", "2h"), 2, "usage"),
+        (("config", "--ledger", "park_max", "1h"), 2, "usage"),
     ],
     ids=words,
 )
-def test_what_cannot_be_parked_or_renewed(argv: tuple[str, ...], code: int, error: str) -> None:
-    ada, bob = make_desks()
-    ada.ok("claim", "own", "parked")
-    ada.ok("claim", "run", "--session", "build-7")
-    ada.ok("park", "parked")
-    bob.ok("claim", "theirs")
+def test_what_is_kept_for_nobody(
+    desks: tuple[Desk, Desk], argv: tuple[str, ...], code: int, error: str
+) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "src/")
+    bob.ok("claim", "F003")
     ran = ada.run(*argv, "--json")
     assert (ran.code, ran.json["error"]["code"]) == (code, error)
-    assert not lease_of(ada, "own")["parked"]
+    check_words(ran.json["error"]["message"])
+    assert lease_of(ada, "F001")["state"] == "active"
 
 
-def test_a_refusal_says_that_a_lease_is_parked() -> None:
-    ada, bob = make_desks(task("F001"), rules=RULES)
-    ada.ok("claim", "F001")
-    ada.ok("park", "F001", "--for", "2h")
+def test_a_kept_task_is_shown_as_waiting_and_resumed_as_suggested(
+    desks: tuple[Desk, Desk],
+) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--session", "build-7")
+    ran = ada.ok("release", "F001", "--keep", "--note", "which colour?", "--session", "build-7")
+    check_words(ran.out)
+    for argv in (("queue",), ("queue", "--mine"), ("brief",), ("next",)):
+        check_words(ada.ok(*argv).out)
     check_words(bob.run("claim", "F001").err.splitlines()[0])
-    check_words(bob.ok("queue", "--all").out)
+    (again,) = (x for x in ran.err.splitlines() if "claim" in x)
+    assert again.split()[1:4] == ["gitlease", "claim", "F001"]
+    ada.ok("claim", "F001")
+    assert ada.ok("queue", "--json").json["left_alone"] == []
 
 
-def test_a_parked_name_is_resumed_as_suggested() -> None:
-    ada, _ = make_desks(task("F001"), rules=RULES)
-    ada.ok("claim", "lap", "--any")
-    (again,) = ada.ok("park", "lap", "--json").json["next"]
-    assert again.split()[1:] == ["claim", "lap"]
-    ada.ok("claim", "lap")
+def test_park_goes_on_as_the_release_that_it_names(desks: tuple[Desk, Desk]) -> None:
+    ada, _ = desks
+    ada.ok("claim", "F001", "F002")
+    ran = ada.ok("park", "F001", "F002", "--reason", "back tomorrow", "--note", "tests red")
+    check_words(ran.out)
+    check_words(ran.err.splitlines()[0])
+    (note,) = ada.ok("show", "F001", "--json").json["notes"]
+    assert note["text"] == "back tomorrow\ntests red"
+    assert ada.ok("show", "F001", "--json").json["setback"]["waits"]
 
 
 # --- session end --------------------------------------------------------------------------------
@@ -135,9 +150,8 @@ def test_what_ended_before_a_session_that_cannot_is_told(
         ("end",),
         ("end", ""),
         ("end", "a\x1bb"),
-        ("end", "--park", "build-7"),
-        ("end", "a", "--park", "--commit"),
-        ("end", "a", "--release", "--park"),
+        ("end", "a", "--park"),
+        ("end", "a", "--commit"),
         ("end", "a", "--all"),
         ("list", "a"),
         ("list", "--no-commit"),

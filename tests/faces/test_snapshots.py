@@ -86,7 +86,7 @@ ada claim F001 --ttl 3h
 ada claim F001 --ttl bogus
 ada claim F001 --ttl 1s
 ada claim F001 F001 f001
-ada park F001
+ada release F001 --keep --note later
 ada claim ../x
 ada claim {a,b}/c
 ada claim F001 --layer other

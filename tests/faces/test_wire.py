@@ -23,7 +23,6 @@ LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
     *("renewals", "paths", "reason", "host", "branch", "worktree", "mine", "assigned"),
-    "parked",
     *("lapses_at", "process_ended"),
 ]
 ERROR = [
@@ -82,7 +81,6 @@ def test_a_lease() -> None:
         "worktree": "T001",
         "mine": False,
         "assigned": False,
-        "parked": False,
         "lapses_at": "2026-11-20T10:16:01Z",
         "process_ended": None,
     }

@@ -70,8 +70,8 @@ RULES = {
         "Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.YES,",
     ),
     "another's lease released": (
-        "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD,",
-        "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES,",
+        "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD)",
+        "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES)",
     ),
     "another's lease renewed": (
         "Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER,",
@@ -106,8 +106,8 @@ RULES = {
         "if lease.token < 0 * max(",
     ),
     "a parked lease resumed under its old token": (
+        "if own is not None and decision.how is Relation.MINE and not own.parked:",
         "if own is not None and decision.how is Relation.MINE:",
-        "if own is not None and decision.how in (Relation.MINE, Relation.PARKED):",
     ),
     "a displaced record left in the ledger": (
         "x for x, y in blocking if gives_way_to(op, y) and not _stays_completed(x, op)",
@@ -191,8 +191,8 @@ RULES = {
         "replace(lease, host=where",
     ),
     "a run bound to what another one shares": (
-        "how is Relation.MINE and claiming.fits_session(state, lease, op.actor, moment)",
-        "how is Relation.MINE",
+        "live and claiming.fits_session(state, lease, op.actor, moment)",
+        "live",
     ),
     "unbound by any run": (
         "if not lease.same_holder(op.actor) or op.actor.session not in (None, lease.session):",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from simulation.machines import Job, Process, Run
+from support import older
 from support.session import NoTaskFiles
 from support.tasks import task
 
@@ -42,13 +43,13 @@ SCOPES = ("*", "*", "parser", "lexer")
 TTLS = (10, 15, 30, 60, 120)
 DAY = 86_400
 HOLDING = ("claim", "claim again", "claim a task", "renew", "extend", "beat", "run", "keep")
-GAVE_UP = ("release", "done", "park", "end session")
+GAVE_UP = ("release", "done", "park", "set aside", "end session")
 VERBS = (
     *("claim",) * 6,
     *("run",) * 4,
     *("renew",) * 3,
     *("extend", "release", "release", "read", "note", "done", "revoke"),
-    *("park", "park", "end session", "beat", "end session"),
+    *("park", "set aside", "end session", "beat", "end session"),
     *("claim a task",) * 3,
 )
 
@@ -100,6 +101,7 @@ class Commands:
             "release": lambda x: acts.release(self._session(x), self._held(x.run)),
             "done": lambda x: acts.complete(self._session(x), self._held(x.run)[0]),
             "park": self._park,
+            "set aside": self._set_aside,
             "end session": self._end_session,
             "note": self._note,
             "revoke": self._revoke,
@@ -167,19 +169,21 @@ class Commands:
 
     def _park(self, process: Process) -> Answer:
         held, seconds = self._held(process.run), self._dice.choice((5, 60, 300, 900))
-        return sessions.park(self._session(process), held, seconds=seconds)
+        return older.park(self._session(process), held, seconds=seconds)
+
+    def _set_aside(self, process: Process) -> Answer:
+        tasks = [x.resource for x in process.run.own if x.resource in TASKS]
+        process.keeps_edges = True
+        return acts.keep(self._session(process), tasks[:1] or [self._dice.choice(TASKS)])
 
     def _end_session(self, process: Process) -> Answer:
         dice, name = self._dice, process.run.actor.session or "run-0"
         how = dice.choice(("park", "release", "run out", "run out"))
         process.keeps_edges = how == "run out"
-        return sessions.end_session(
-            [self._session(process)],
-            name,
-            park=how == "park",
-            release=how == "release",
-            seconds=dice.choice((60, 900)) if how == "park" else None,
-        )
+        session = self._session(process)
+        if how == "park":
+            return older.park_session(session, name, seconds=dice.choice((60, 900)))
+        return sessions.end_session([session], name, release=how == "release")
 
     def _note(self, process: Process) -> Answer:
         return acts.note(self._session(process), self._dice.choice(RESOURCES), "half done")

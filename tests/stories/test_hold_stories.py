@@ -248,17 +248,6 @@ def test_a_session_renews_what_it_claims_and_releases_all_in_one_push(
     assert path_remote.pushes() - before <= 2, "the release, and perhaps a heartbeat on its way"
 
 
-def test_a_session_leaves_what_it_parked(clone: Path) -> None:
-    with gitlease.session("build-7", directory=str(clone)) as run:
-        run.claim("F001", ttl="6s")
-        run.claim("F002", ttl="6s")
-        assert run.park("F001", "1h").parked
-        until(lambda: max(x.renewals for x in live(clone) if not x.parked) > 1, "renewals")
-        run.check()
-    assert not run.lost.is_set()
-    assert [(x.resource, x.parked) for x in live(clone)] == [("F001", True)]
-
-
 @pytest.mark.nightly
 def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Path) -> None:
     calls: list[str] = []

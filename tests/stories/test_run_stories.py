@@ -297,11 +297,10 @@ def test_no_end_that_does_not_name_a_lease_ends_that_of_the_run_above(
     jo: Desk, tmp_path: Path
 ) -> None:
     """What the command claimed itself ends, and nothing that its person has elsewhere."""
-    others = ["mine", "parked", "sibling"]
+    others = ["mine", "other", "sibling"]
     for name, options in zip(others, ([], [], ["--session", "sibling"]), strict=True):
         assert jo.ask("claim", name, "--any", *options).returncode == 0
     assert jo.ask("claim", "mine").returncode == 0, "it is renewed"
-    assert jo.ask("park", "parked").returncode == 0
     url, email = (git(jo.clone, "config", key) for key in ("remote.origin.url", "user.email"))
     place = real_clone(url, tmp_path / "other", email)
     lines = [f"gitlease() {{ '{sys.executable}' -m gitlease \"$@\"; }}", f"cd '{place}'"]

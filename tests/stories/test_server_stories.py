@@ -245,7 +245,7 @@ jo 0 extend F001 1h
 jo 0 note F001 gap
 kim 1 claim src/api/x.py
 kim 0 next --claim
-kim 0 park F002 --for 1h
+kim 0 release F002 --keep --note later
 kim 0 claim F002
 kim 0 set F002 todo
 kim 0 start F002

@@ -118,9 +118,6 @@ def test_run_says_what_became_of_its_task(jo: Desk) -> None:
     check_words(jo.ask("run", "F01", "--done", "--", "true").stderr)
     check_words(jo.ask("run", "F02", "--done", "--", "sh", "-c", "exit 2").stderr)
     assert jo.ask("run", "F02", "--", "true").stderr == "", "as everybody expects"
-    jo.document("claim", "F03")
-    jo.document("park", "F03")
-    check_words(jo.ask("run", "F03", "--", "true").stderr)
 
 
 def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
@@ -294,16 +291,17 @@ def test_lines_of_a_log_are_shared_on_request_and_clean(jo: Desk) -> None:
 
 
 @pytest.mark.default
-def test_command_that_parks_its_task_waits_for_a_person(jo: Desk) -> None:
-    park = " ".join([*jo.words("park", "F01"), "--reason", "which"])
-    script = f'test "$GITLEASE_RESOURCE" != F01 || {{ {park}; exit 1; }}'
+def test_command_that_keeps_its_task_waits_for_a_person(jo: Desk) -> None:
+    keep = " ".join([*jo.words("release", "F01"), "--keep", "--note", "which"])
+    script = f'test "$GITLEASE_RESOURCE" != F01 || {{ {keep}; exit 1; }}'
     done = jo.ask("work", "--done-on-success", "--json", "--", "sh", "-c", script)
     (ended,) = (x for x in lines(done) if x["event"] == "ended" and x["resource"] == "F01")
     assert (ended["outcome"], ended["message"]) == ("waiting", "which")
     end = [lines(done)[-1][x] for x in ("done", "failed", "waiting", "left", "exit")]
     assert end == [4, 0, 1, 0, 0]
-    (lease,) = jo.document("list")["leases"]
-    assert (lease["resource"], lease["parked"]) == ("F01", True)
+    (lease,) = jo.document("list", "--all")["leases"]
+    assert (lease["resource"], lease["state"], lease["assigned"]) == ("F01", "expired", True)
+    assert jo.document("show", "F01")["setback"]["waits"]
 
 
 @pytest.mark.nightly

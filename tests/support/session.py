@@ -29,6 +29,7 @@ from gitlease.engine import (
     stepping,
 )
 from gitlease.store import RefLedgerStore
+from support import older
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.tasks import MemoryTasks
@@ -139,7 +140,8 @@ class LeaseService:
         self.release = partial(acts.release, session)
         self.complete = partial(acts.complete, session)
         self.set_status = partial(acts.set_status, session)
-        self.park = partial(sessions.park, session)
+        self.park = partial(older.park, session)
+        self.keep = partial(acts.keep, session)
         self.give_back = partial(sessions.give_back, session)
         self.end_session = partial(sessions.end_session, [session])
         self.sessions = partial(sessions.sessions, [session])

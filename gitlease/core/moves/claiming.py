@@ -293,7 +293,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     """Grant, renew the caller's own, or refuse with every lease that stands in the way."""
     decision, asked = _decide(ledger, op, moment), op
     own = decision.own
-    if own is not None and decision.how is Relation.MINE:
+    if own is not None and decision.how is Relation.MINE and not own.parked:
         if set(decision.paths) - set(own.paths):
             check_open(ledger.header, moment, op.resource.text)
         binds = may_bind(ledger, own, op.actor, moment)
@@ -311,8 +311,8 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
             picked=own.picked and op.picked,
         )
     else:
-        if own is not None and decision.how is Relation.PARKED:
-            # A new promise, by a new grant: whoever still works under the parked one is fenced off.
+        if own is not None and decision.how is Relation.MINE:
+            # An older version parked it, and goes on with it by a new grant.
             reason, edge = op.reason or own.reason, op.edge or own.edge
             asked = replace(op, reason=reason, edge=edge, picked=False)
         elif own is not None and decision.how is Relation.MINE_LAPSED and own.edge_stays:
@@ -347,7 +347,7 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     ttl, paths = granted_ttl(op, policy, op.resource), _check_paths(op.paths)
     own = ledger.lease(op.resource, op.scope)
     how = None if own is None else relation(own, op.actor, policy, moment)
-    goes_on = how in (Relation.MINE, Relation.PARKED)
+    goes_on = how is Relation.MINE
     if own is not None and goes_on:
         # A renewal adds paths and drops none: somebody relies on those that are covered.
         paths = _check_paths(tuple(dict.fromkeys((*own.paths, *paths))))
@@ -356,13 +356,13 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     task = relations(ledger, op.resource, op.actor, moment)
     rivals = rivals_of(ledger, op.resource, op.scope, paths)
     blocking = [*in_the_way(ledger, op, rivals, moment), *assignees(task, op, rivals)]
-    if op.new and own is not None and how is Relation.MINE:
+    if op.new and own is not None and how is Relation.MINE and not own.parked:
         raise held_error(op.resource, op.scope, [(own, how)], policy, moment)
     _refuse_unless_free(op, blocking, policy, moment)
     # A task file may name people who hold no lease. They block like holders, unless the records
     # say that they abandoned the task, or the caller already owns an edge of it.
     named = named_in_file(task, op.assigned)
-    has_edge = any(x.edge and y in (Relation.MINE, Relation.PARKED) for x, y in task)
+    has_edge = any(x.edge and y is Relation.MINE for x, y in task)
     _check_expected(op, blocking, named, policy, moment)
     present = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
     if present and not has_edge and not op.takeover:
@@ -371,13 +371,15 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     if not goes_on:
         give_way(ledger, op, moment)
     displaced = [x for x, y in blocking if gives_way_to(op, y) and not _stays_completed(x, op)]
+    if own is not None and goes_on and own.parked:
+        displaced = [own, *displaced]
     replaces_edges = op.takeover or not has_edge
     return _Decision(
         ttl=ttl,
         paths=paths,
         own=own,
         how=how,
-        displaced=[own, *displaced] if own is not None and how is Relation.PARKED else displaced,
+        displaced=displaced,
         unassigned=named if replaces_edges else (),
         assigned=() if replaces_edges else named,
     )
@@ -497,7 +499,7 @@ def _displace(
     ledger: Ledger, op: Claim, decision: _Decision, moment: Moment
 ) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
     # The unassigned are notified even if they hold no lease. The caller's own displaced leases have
-    # expired, except a parked one, which the new grant resumes.
+    # expired, except one that an older version parked.
     state, by, now, displaced = ledger, op.actor, moment.now.wall_ms, decision.displaced
     why = ABANDONED if op.abandoned and not op.takeover else op.reason
     for old in displaced:
@@ -671,30 +673,25 @@ def outcome(
     )
 
 
-class ParkedMeanwhile(GitleaseError):
-    """The caller parked some of the tasks since the claims were made: it comes before them."""
-
-    code = "held"
-
-
 def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make the first claim that can be made. NothingLeft when there is none, or for resources that
     were ``named`` the refusal of the one that becomes free first.
 
     A loser of the swap decides again, on the winner's ledger, and comes to the next one: so each of
-    many workers gets work of its own (S1). ParkedMeanwhile when a parked lease was not known of.
+    many workers gets work of its own (S1).
     """
     policy = ledger.header.policy
     for wanted in op.claims[:1]:  # or else each of them would be passed over
         check_open(ledger.header, moment, wanted.resource.text)
+    # Only older versions named tasks, to refuse the pick if one of them was parked meanwhile.
     for x in ledger.every_lease() if op.tasks else ():
         is_new = x.parked and x.resource.key in op.tasks and x.key not in op.parked
-        if is_new and relation(x, op.actor, policy, moment) is Relation.PARKED:
-            raise ParkedMeanwhile(f"{x.resource} is parked", resource=x.resource.text)
+        if is_new and relation(x, op.actor, policy, moment) is Relation.MINE:
+            raise LeaseHeld(f"{x.resource} is parked", resource=x.resource.text)
     refusals = list[GitleaseError]()
     for wanted in op.claims:
         granted_ttl(wanted, policy, None)  # or else each of them would be passed over
-        if not op.named and _is_passed_over(ledger, wanted, moment):
+        if not op.named and _is_passed_over(ledger, op, wanted, moment):
             continue
         try:
             if op.named:
@@ -752,12 +749,12 @@ def _how_soon(refusal: GitleaseError) -> tuple[int, float]:
     return (2, 0) if at is None else (1, at)
 
 
-def _is_passed_over(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
+def _is_passed_over(ledger: Ledger, op: ops.Pick, wanted: Claim, moment: Moment) -> bool:
     """Return whether the queue does not hand out a task: the caller is at it, or it failed."""
     if _is_at_it(ledger, wanted, moment):
         return True
     # Decided in this step, since another pool may have failed at it a moment ago (S1).
-    setback = ledger.setback(wanted.resource)
+    setback = ledger.setback(wanted.resource, by_notes=bool(op.tasks))
     return setback is not None and setback.is_left_alone(moment.now.wall_ms)
 
 
@@ -766,5 +763,6 @@ def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
         task = relations(ledger, wanted.resource, wanted.actor, moment)
     except Invalid:
         return True
-    mine = [x for x, how in task if how is Relation.MINE]
+    # What an older version parked is no run's.
+    mine = [x for x, how in task if how is Relation.MINE and not x.parked]
     return any(scopes_overlap(x.scope, wanted.scope) for x in mine)

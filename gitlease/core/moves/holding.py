@@ -1,9 +1,5 @@
-"""Moves of held leases (renewed, ended, parked, bound, cleaned up, revoked), and of policy, notes
-and notices.
-
-A parked lease is bound to no session and renewed by none, so it lapses by itself like any other,
-and others are kept out for as long as the policy allows and no longer. A claim of the same person
-goes on with it by a new grant, so that whoever still works under the parked one is fenced off.
+"""Moves of held leases (renewed, ended, bound, cleaned up, revoked), and of policy, notes and
+notices.
 
 A session that ends without having finished its work has its leases run out now, and keeps edges:
 the record stays, bound to no session, so that a clone that cannot see the edge yet respects it.
@@ -50,7 +46,6 @@ from gitlease.core.lease import (
     State,
     Verdict,
     Verdicts,
-    holder_has,
     lease_key,
     relation,
     same_person,
@@ -95,7 +90,7 @@ def renew(ledger: Ledger, op: ops.Renew, moment: Moment) -> tuple[Ledger, Outcom
     mine, refused = list[Lease](), list[GitleaseError]()
     for grant in op.grants:
         try:
-            mine.append(_unshared(ledger, still_held(ledger, grant, op.actor.holder, moment)))
+            mine.append(unshared(ledger, still_held(ledger, grant, op.actor.holder, moment)))
         except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
             refused.append(refusal)
     if not op.grants and op.resource is not None:
@@ -221,14 +216,12 @@ def noted(
     return ledger.with_notes(resource, (*ledger.notes(resource), note)), noting
 
 
-def _in_scope(lease: Lease, scope: str | None) -> bool:
+def in_scope(lease: Lease, scope: str | None) -> bool:
     return scope is None or fold(lease.scope) == fold(scope)
 
 
-def _pick(related: Relations, scope: str | None, verb: Verb, moment: Moment) -> list[Lease]:
-    asked = [(x, verb(TABLE[how])) for x, how in related if _in_scope(x, scope)]
-    live = Verdict.WHILE_LIVE
-    return [x for x, y in asked if y is Verdict.YES or (y is live and holder_has(x, moment))]
+def _pick(related: Relations, scope: str | None, verb: Verb) -> list[Lease]:
+    return [x for x, how in related if in_scope(x, scope) and verb(TABLE[how]) is Verdict.YES]
 
 
 def _blockers(related: Relations, scope: str | None, verb: Verb, verdict: Verdict) -> Relations:
@@ -240,35 +233,30 @@ def _blockers(related: Relations, scope: str | None, verb: Verb, verdict: Verdic
 
 
 def held_for(
-    ledger: Ledger,
-    resource: Resource,
-    scope: str | None,
-    actor: Actor,
-    moment: Moment,
-    verb: Verb = lambda row: row.renew,
+    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
 ) -> list[Lease]:
-    """The caller's live leases of a resource that a verb may change.
+    """The caller's live leases of a resource that may be renewed.
 
     LeaseLost or NotHolder where there is none.
     """
     related = relations(ledger, resource, actor, moment)
-    mine = _pick(related, scope, verb, moment)
+    live = _pick(related, scope, lambda row: row.renew)
+    mine = [x for x in live if not x.parked]
     if mine:
-        return [_unshared(ledger, x) for x in mine]
-    kept = [x for x, how in related if how is Relation.PARKED and _in_scope(x, scope)]
-    if kept:
+        return [unshared(ledger, x) for x in mine]
+    if live:
         raise LeaseLost(
-            f"{kept[0].resource} is parked: no session holds it",
-            resource=kept[0].resource.text,
-            scope=kept[0].scope,
-            conflicts=(kept[0],),
+            f"an older gitlease parked {live[0].resource}, so nothing renews it",
+            resource=live[0].resource.text,
+            scope=live[0].scope,
+            conflicts=(live[0],),
             hints=("claim it to resume",),
         )
     policy = ledger.header.policy
-    theirs = _blockers(related, scope, verb, Verdict.NOT_HOLDER)
+    theirs = _blockers(related, scope, lambda row: row.renew, Verdict.NOT_HOLDER)
     if theirs:
         raise claiming.held_error(resource, scope, theirs, policy, moment, error=NotHolder)
-    raise _lost(resource, scope, tuple(x for x, _ in related if _in_scope(x, scope)), actor)
+    raise lost(resource, scope, tuple(x for x, _ in related if in_scope(x, scope)), actor)
 
 
 def of_session(
@@ -277,22 +265,22 @@ def of_session(
     """Return a session's live leases, and the refusals of those that ran out."""
     policy = ledger.header.policy
     mine: list[Lease] = []
-    lost: list[LeaseLost] = []
+    over: list[LeaseLost] = []
     for lease in ledger.every_lease():
         if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
             continue
         if relation(lease, actor, policy, moment) is Relation.MINE:
             try:
-                mine.append(_unshared(ledger, lease))
+                mine.append(unshared(ledger, lease))
             except LeaseLost as refusal:
-                lost.append(refusal)
+                over.append(refusal)
         # What the end of a session left behind ran out on purpose, and is no loss.
         elif not lease.left_behind:
-            lost.append(_lost(lease.resource, lease.scope, (lease,), actor))
-    return mine, tuple(lost)
+            over.append(lost(lease.resource, lease.scope, (lease,), actor))
+    return mine, tuple(over)
 
 
-def _unshared(ledger: Ledger, lease: Lease) -> Lease:
+def unshared(ledger: Ledger, lease: Lease) -> Lease:
     """The same lease. Raises LeaseLost if others were granted its paths after it had lapsed."""
     if (other := claiming.overtaken_by(ledger, lease)) is None:
         return lease
@@ -302,7 +290,7 @@ def _unshared(ledger: Ledger, lease: Lease) -> Lease:
     raise no_longer(name, lease.scope, loss, by, how, conflicts=(other,), lease_id=of)
 
 
-def _lost(of: Resource, scope: str | None, records: tuple[Lease, ...], actor: Actor) -> LeaseLost:
+def lost(of: Resource, scope: str | None, records: tuple[Lease, ...], actor: Actor) -> LeaseLost:
     if not records:
         why = "it is free"
     elif records[0].state is State.COMPLETED:
@@ -316,7 +304,7 @@ def _lost(of: Resource, scope: str | None, records: tuple[Lease, ...], actor: Ac
 
 def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment) -> list[Lease]:
     related = relations(ledger, op.resource, op.actor, moment)
-    mine = _pick(related, op.scope, lambda row: row.end, moment)
+    mine = _pick(related, op.scope, lambda row: row.end)
     if mine:
         return mine
     theirs = _blockers(related, op.scope, lambda row: row.end, Verdict.HELD)
@@ -328,28 +316,8 @@ def _mine_to_end(ledger: Ledger, op: ops.Release | ops.Complete, moment: Moment)
     return []
 
 
-PARKED, RELEASED, RUN_OUT = "parked", "released", "run_out"
+RELEASED, RUN_OUT = "released", "run_out"
 BOUND, UNBOUND = "bound", "unbound"
-
-
-def park(ledger: Ledger, op: ops.Park, moment: Moment) -> tuple[Ledger, Outcome]:
-    """Keep one's own live leases of a resource for a later session; never shorten them.
-
-    Raises LeaseLost or NotHolder where none is the caller's, and PolicyRefused where nothing may be
-    parked.
-    """
-    most = _longest(ledger.header.policy, op.resource)
-    mine = held_for(ledger, op.resource, op.scope, op.actor, moment, lambda row: row.park)
-    now, why = moment.now.wall_ms, op.note or op.reason
-    state, kept = ledger, []
-    for lease in mine:
-        parked = _parked(lease, op, ledger, moment)
-        kept.append(replace(parked, reason=op.reason or lease.reason))
-        state = claiming.tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
-    if op.note is not None:
-        state, _ = noted(state, op, op.resource, now, op.note)
-    done = outcome(op, PARKED, kept, moment, before=mine, reason=why)
-    return state, replace(done, capped_to_max=op.seconds is not None and op.seconds > most)
 
 
 def end_session(
@@ -357,17 +325,12 @@ def end_session(
 ) -> tuple[Ledger, Outcome]:
     """End those of these grants that are still held; the others are skipped."""
     now, by = moment.now.wall_ms, op.actor.holder
-    parks = isinstance(op, ops.EndSession) and op.park
-    most = _longest(ledger.header.policy, None) if parks else 0
     state, ended, events = ledger, [], []
     refused: list[GitleaseError] = []
-    for number, lease in _still_bound(ledger, op.grants, refused):
+    for number, lease in still_bound(ledger, op.grants, refused):
         if not lease.same_holder(op.actor):
             continue
-        # An expired lease is ended as well, but never parked: that would be a new claim.
-        if parks and (not holder_has(lease, moment) or claiming.overtaken_by(ledger, lease)):
-            continue
-        how, last = _last(lease, op, ledger, moment)
+        how, last = _last(lease, op, moment)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
         state = claiming.tell_session(state, lease, op, how, now, op.note)
         ended.append(last)
@@ -376,20 +339,15 @@ def end_session(
             state, _ = noted(state, op, lease.resource, now, op.note, part=f"-{number}")
     return state, Outcome(
         operation=op.id,
-        status=RUN_OUT if isinstance(op, ops.RunOut) else PARKED if parks else RELEASED,
+        status=RUN_OUT if isinstance(op, ops.RunOut) else RELEASED,
         leases=tuple(ended),
         events=tuple(events),
         refused=tuple(refused),
-        capped_to_max=isinstance(op, ops.EndSession) and parks and (op.seconds or 0) > most,
         changed=bool(ended),
     )
 
 
-def _last(
-    lease: Lease, op: ops.EndSession | ops.RunOut, ledger: Ledger, moment: Moment
-) -> tuple[str, Lease]:
-    if isinstance(op, ops.EndSession) and op.park:
-        return PARKED, _parked(lease, op, ledger, moment)
+def _last(lease: Lease, op: ops.EndSession | ops.RunOut, moment: Moment) -> tuple[str, Lease]:
     if isinstance(op, ops.RunOut) and lease.edge:
         now = moment.now.wall_ms
         # Its record stays for the edge, bound to no session: a clone that has not the file yet
@@ -399,7 +357,7 @@ def _last(
     return RELEASED, replace(lease, state=State.RELEASED)
 
 
-def _still_bound(
+def still_bound(
     ledger: Ledger, grants: Sequence[Grant], refused: list[GitleaseError]
 ) -> Iterator[tuple[int, Lease]]:
     """Yield the leases of these grants that are still theirs, each with its number."""
@@ -414,22 +372,6 @@ def _still_bound(
         # A claim that came in between has another nonce, and stays.
         if (lease.lease_id, lease.session) == (grant.lease_id, grant.session):
             yield number, lease
-
-
-def _longest(policy: Policy, resource: Resource | None) -> int:
-    if policy.park_max == 0:
-        raise PolicyRefused(
-            "the ledger's policy parks nothing: its park_max is 0s",
-            resource=resource.text if resource else None,
-        )
-    return policy.park_max
-
-
-def _parked(lease: Lease, op: ops.Park | ops.EndSession, ledger: Ledger, moment: Moment) -> Lease:
-    most = ledger.header.policy.park_max
-    seconds = most if op.seconds is None else min(op.seconds, most)
-    kept = claiming.prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
-    return replace(kept, session=None, parked=True, picked=False)
 
 
 # --- a run binds ----------------------------------------------------------------------------------
@@ -450,7 +392,8 @@ def bind(ledger: Ledger, op: ops.Bind, moment: Moment) -> tuple[Ledger, Outcome]
         if lease is None or lease.session is not None:
             continue
         how = relation(lease, op.actor, policy, moment)
-        if how is Relation.MINE and claiming.fits_session(state, lease, op.actor, moment):
+        live = how is Relation.MINE and not lease.parked
+        if live and claiming.fits_session(state, lease, op.actor, moment):
             where = op.actor.host or lease.host
             bound.append(replace(lease, session=op.actor.session, host=where, operation=op.id))
             state = state.put(bound[-1])
@@ -465,7 +408,7 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
     state, freed, before = ledger, list[Lease](), list[Lease]()
     refused: list[GitleaseError] = []
     policy = ledger.header.policy
-    for _, lease in _still_bound(ledger, op.grants, refused):
+    for _, lease in still_bound(ledger, op.grants, refused):
         if lease.session is None:
             continue
         # The ledger cannot know that a run is dead: its person has made sure of that.
@@ -485,7 +428,7 @@ def unbind(ledger: Ledger, op: ops.Unbind, moment: Moment) -> tuple[Ledger, Outc
 
 
 RETIRED = "retired"
-_LIVE = {Relation.MINE, Relation.PARKED, Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS}
+_LIVE = {Relation.MINE, Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS}
 
 
 def may_retire(how: Relation, *, assigned: bool) -> bool:

@@ -80,10 +80,9 @@ class Claim(Operation):
 class Pick(Operation):
     """Makes the first of these claims that nothing stands against; all have this operation's id.
 
-    What the caller is at already is passed over, so that two runs of one person get different work;
-    what it parked is nobody's run, and resumed. ``tasks`` are the folded names of what is handed
-    out at all, and ``parked`` the keys of the parked leases among them that were known of: of one
-    that was not, the claims are made again.
+    What the caller is at already is passed over, so that two runs of one person get different work.
+    Older versions named the ``tasks`` (folded) that were handed out at all, and the keys of the
+    ``parked`` leases among them that they knew of.
 
     ``named``: the caller named the resources, and takes whichever is free. Then every live lease of
     the caller's own is in the way as another's is, and the refusal says why none could be had.
@@ -158,7 +157,7 @@ class Unassign(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park(Operation):
-    """Keeps a lease for a later run of its holder, renewed by none: others are kept out meanwhile.
+    """Parked a lease for a later run of its holder: only older versions wrote it.
 
     ``seconds`` are capped to the policy's ``park_max``; None: as long as that.
     """
@@ -174,7 +173,7 @@ class Park(Operation):
 class EndSession(Operation):
     """Gives back leases of the caller's runs: exactly these grants, if still theirs.
 
-    With ``park`` they are parked for ``seconds``, otherwise released.
+    Older versions could ``park`` them for ``seconds``.
     """
 
     grants: tuple[Grant, ...]
@@ -187,7 +186,8 @@ class EndSession(Operation):
 class RunOut(Operation):
     """Expires leases of the caller's runs now: exactly these grants, if still theirs.
 
-    Edges are kept, since the work is not finished. Leases without an edge are released.
+    Edges are kept, since the work is not finished. Leases without an edge are released. With the
+    mark ``-wait`` in its id, the tasks are kept until somebody claims them by name.
     """
 
     grants: tuple[Grant, ...]

@@ -170,7 +170,7 @@ def _over(ledger: Ledger, lease: Lease, moment: Moment) -> list[Lease]:
             continue
         if rival.resource != lease.resource and claiming.only_edge(rival, how):
             continue  # an edge protects its name, never its paths
-        older_of_own = how in (Relation.MINE, Relation.PARKED) and rival.key == lease.key
+        older_of_own = how is Relation.MINE and rival.key == lease.key
         if rival.token > lease.token:
             held.append((rival, how))
         elif older_of_own or TABLE[how].claim is Verdict.TAKE:

@@ -34,7 +34,7 @@ from gitlease.core.lease import (
     standing,
 )
 from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
-from gitlease.core.moves import claiming, holding, moving, restoring, tickets
+from gitlease.core.moves import claiming, holding, moving, parking, restoring, tickets
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.operations import Event, Operation, Outcome
 from gitlease.core.policy import check_ceiling
@@ -54,8 +54,8 @@ MOVES: Mapping[type[Operation], Move] = {
     ops.Release: holding.release,
     ops.Unassign: holding.unassign,
     ops.Complete: holding.complete,
-    ops.Park: holding.park,
-    ops.EndSession: holding.end_session,
+    ops.Park: parking.park,
+    ops.EndSession: parking.end_session,
     ops.RunOut: holding.end_session,
     ops.Revoke: holding.revoke,
     ops.Retire: holding.retire,

@@ -34,7 +34,7 @@ SHOWN = 500  # rows of a section
 ABOUT = {
     Section.HELD: "leased, or assigned to somebody",
     Section.BLOCKED: "somebody else's lease covers its paths",
-    Section.PARKED: "kept for a later session of its holder",
+    Section.WAITING: "ended by its holder, who keeps the task",
     Section.EXPIRED: "expired without being released",
     Section.ABANDONED: "expired so long ago that the assignment no longer counts",
     Section.FREE: "anyone may claim it",

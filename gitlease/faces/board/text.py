@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STYLES = {
     Section.HELD: "yellow",
     Section.BLOCKED: "bright_black",
-    Section.PARKED: "cyan",
+    Section.WAITING: "cyan",
     Section.EXPIRED: "red",
     Section.ABANDONED: "magenta",
     Section.FREE: "green",
@@ -69,7 +69,7 @@ class OpenedResource:
     events: tuple[Event, ...]
 
 
-RUNNING = (Section.HELD, Section.BLOCKED, Section.PARKED)  # their leases count down
+RUNNING = (Section.HELD, Section.BLOCKED)  # their leases count down
 HISTORY = 20  # events of an opened resource
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -416,8 +417,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("claim", "", "take a lease, or renew your own"),
             ("renew", "", "keep a lease alive (heartbeat)"),
             ("extend", "", "lengthen a lease for a known gap"),
-            ("park", "", "keep a lease for your next session, without renewals"),
-            ("release", "", "give a lease back"),
+            ("release", "", "give a lease back, or end it and keep the task"),
             ("done", "", "finish work and complete its lease"),
             ("land", "", "finish a task and push it, all in one step"),
             ("session", "", "list your sessions, or end one with all its leases"),
@@ -489,6 +489,25 @@ MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 MORE = tuple(verb for verb in TABLE if verb.partition(" ")[0] not in MODULES)
 MODULES |= dict.fromkeys(MORE, "")
 
+
+def _as_notes(words: Sequence[str]) -> list[str]:
+    """Return the words of the former verb ``park`` as those of a release that keeps the task."""
+    kept, said = list[str](), list[str]()
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name == "--for":
+            raise UsageError(
+                "park is gone, and with it its time: a task is kept until it is claimed",
+                hints=("leave out --for",),
+            )
+        if name in ("--reason", "--note"):
+            said.append(value if equals else next(rest, ""))
+        else:
+            kept.append(word)
+    return [*kept, *(["--note", "\n".join(said)] if said else [])]
+
+
 ABOUT = """Leases for repositories: the git remote you already share is the lock server.
 
 Take a lease before you start to work on something, renew it while you work, and release it when you
@@ -526,6 +545,10 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "park":
+            args = ["release", "--keep", *_as_notes(args[1:])]
+            new = shlex.join([ctx.info_name or "gitlease", *args])
+            ctx.obj.warnings.append(f"park is now: {new}")
         name = ALIASES.get(args[0], args[0])
         if name not in MODULES and not name.startswith("-"):
             # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.

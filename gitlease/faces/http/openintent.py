@@ -210,8 +210,11 @@ def release(asked: CompatRequest) -> CompatAnswer:
             raise
         check_release(door.ledger, resource, scope=taken.scope)
         return 200, {"message": "Lease ended before", "id": asked.path["lease"]}
-    terms = {"resources": [active.resource], "scope": active.scope}
-    result = carry_out("release", _door(asked), **terms)
+    terms: dict[str, Any] = {"resources": [active.resource], "scope": active.scope}
+    keep = asked.query.get("keep", "false")
+    if keep not in ("true", "false"):
+        raise UsageError("keep must be true or false")
+    result = carry_out("release", _door(asked), **terms, keep=keep == "true")
     return 200, {"message": "Lease released", "id": active.lease_id, **warnings_in(result)}
 
 

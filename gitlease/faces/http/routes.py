@@ -82,13 +82,13 @@ OUTCOMES = {  # of each verb, in the ledger's record of a request
     "next": CLAIMED | {"renewed"},
     "renew": {"renewed"},
     "extend": {"extended"},
-    "park": {"parked"},
-    "release": {"released", "unassigned", "noted"},  # without a lease to end, the edge or a note
+    # Without a lease to end, the edge or a note; with ``keep`` the task stays its holder's.
+    "release": {"released", "unassigned", "noted", "run_out"},
     "done": {"completed"},
     "note": {"noted"},
     "revoke": {"revoked"},
 }
-KEEPING = ("renew", "extend", "park", "done")  # refused without a lease: if it was lost, why
+KEEPING = ("renew", "extend", "done")  # refused without a lease: if it was lost, why
 EDGES = ("claim", "next", "release", "done")  # may change an assignment
 ENDING = ("release", "done")  # and then a file that this gateway never writes may still assign it
 
@@ -225,7 +225,8 @@ class GatewayDoor(Door):
         if outcome not in OUTCOMES[verb] or (events and others):
             raise other_request()
         # What has ended has no lease to show, and needs none: asked again, it is done as before.
-        answer = Answer(status="released" if verb == "release" else outcome, changed=False)
+        status = {"run_out": acts.KEPT}.get(outcome, "released") if verb == "release" else outcome
+        answer = Answer(status=status, changed=False)
         if verb not in ("release", "done", "note", "revoke"):
             each = [self.gateway.own(ledger, x, scope) for x in wanted]
             leases = [lease for some in each for lease in some]
@@ -236,7 +237,7 @@ class GatewayDoor(Door):
                 raise LeaseLost(why, resource=wanted[0].text if wanted else None)
             newest = ledger.store.fetch(ledger.layer)
             answer, most = replace(answer, leases=ledger.views_in(newest, leases)), newest.policy
-            answer = replace(answer, max_ttl_seconds=most.ttl_max, max_park_seconds=most.park_max)
+            answer = replace(answer, max_ttl_seconds=most.ttl_max)
         if verb in EDGES:
             then = self.gateway.before(head, [x.operation for x in events])
             answer = self._with_edge(answer, wanted, self._places(wanted, then))
@@ -677,7 +678,7 @@ ROUTES: tuple[ApiRoute, ...] = (
     _of_two(
         *("DELETE", "release", "done", "done"),
         _field(SWITCH, "The work is finished, and the lease ends completed."),
-        why="a note is for the next holder",
+        why="the work is finished",
     ),
     _of_verb("POST", "/v1/tasks:next", "next"),
     *_others(("claim", "renew", "extend", "release", "done", "next", "list", "show", "queue")),

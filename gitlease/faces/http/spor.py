@@ -24,6 +24,7 @@ from gitlease.core.edge import Progress, same_name
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError, shown
 from gitlease.core.instant import EPOCH, LONGEST, MS, rfc3339_ms
 from gitlease.core.lease import LeaseView, State
+from gitlease.core.ledger import is_kept
 from gitlease.core.resources import Resource, fold, name_resource
 from gitlease.engine.queue import WhyNot
 from gitlease.engine.stepping import read_leases
@@ -90,7 +91,7 @@ def claim_node(asked: CompatRequest) -> CompatAnswer:
 
 
 def renew_node(asked: CompatRequest) -> CompatAnswer:
-    """Renew; a reserved lease is claimed again, and with ``reclaim`` so is a lapsed one."""
+    """Renew; a reserved node is claimed again, and with ``reclaim`` so is a lapsed one."""
     node = node_of(asked.path["id"])
     reclaim = asked.body.get("reclaim", False)
     if not isinstance(reclaim, bool):
@@ -98,8 +99,8 @@ def renew_node(asked: CompatRequest) -> CompatAnswer:
     door = _door(asked, node)
     try:
         _check_session(asked, node)
-        parked = any(x.parked for x in asked.held(node))
-        result = carry_out("claim" if parked else "renew", door, resources=[node])
+        verb = "claim" if _is_reserved(door, node) else "renew"
+        result = carry_out(verb, door, resources=[node])
     except LeaseLost:
         if not reclaim:
             raise
@@ -112,7 +113,7 @@ def extend_node(asked: CompatRequest) -> CompatAnswer:
     if isinstance(ms, bool) or not isinstance(ms, int | float) or not 0 < ms < math.inf:
         raise UsageError("ms must be a positive number of milliseconds")
     door = _door(asked, node)
-    if any(x.parked for x in asked.held(node)):
+    if _is_reserved(door, node):
         carry_out("claim", door, resources=[node])
     # Spor stretches a lease by that time, and the verb to so long from now. In whole seconds,
     # rounded up: no client gets less than it asked for.
@@ -141,8 +142,17 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
 
 def reserve_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
-    result = carry_out("park", _door(asked, node), resources=[node])
-    return _leased("reserved", result, grace_window_ms=result.body["max_park_seconds"] * MS)
+    """End the lease and keep the task: only its person may claim it, until it is abandoned."""
+    door = _door(asked, node)
+    result = carry_out("release", door, resources=[node], keep=True)
+    after = door.ledger.look().policy.abandoned_after
+    window = {"grace_window_ms": after * MS} if after else {}
+    status, body = _leased("reserved", result, **window)
+    return status, {**body, "lease": {**body["lease"], "reserved": True}}
+
+
+def _is_reserved(door: GatewayDoor, node: Resource) -> bool:
+    return any(map(is_kept, door.ledger.own_records(node)))
 
 
 def set_status(asked: CompatRequest) -> CompatAnswer:
@@ -180,8 +190,7 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
         ids = asked.body.get("ids", asked.body.get("nodes"))
         # Spor's hooks send an empty body: all leases of the person.
         if ids is None and word == "renew":
-            live = (x for x in asked.held() if not x.parked)
-            ids = list(dict.fromkeys(x.resource.key for x in live if is_node(x.resource)))
+            ids = list(dict.fromkeys(x.resource.key for x in asked.held() if is_node(x.resource)))
         elif not isinstance(ids, list) or not 1 <= len(ids) <= MOST_NAMES:
             raise UsageError(f"ids must be a list of 1 to {MOST_NAMES} nodes")
         for odd in (x for x in ids if not isinstance(x, str) or not x.isprintable()):
@@ -353,8 +362,7 @@ def _item(resource: Resource, title: str, view: LeaseView | None) -> dict[str, A
     # A hook of Spor's renews the items whose ``lease_state`` is in_progress.
     item: dict[str, Any] = {"id": resource.key, "title": title or resource.text, "type": "task"}
     if view is not None and view.state == State.ACTIVE.value:
-        state = "reserved" if view.parked else "in_progress"
-        item |= {"lease_state": state, "lease_by": view.holder}
+        item |= {"lease_state": "in_progress", "lease_by": view.holder}
     return item
 
 
@@ -383,7 +391,7 @@ def lease(view: LeaseView) -> dict[str, Any]:
         "expires_in_ms": max(0, view.expires_in) * MS,
         "session": view.session,
         "claimed_at": rfc3339_ms(_ms(view.claimed_at)),
-    } | ({"reserved": True} if view.parked else {})
+    }
 
 
 def refused(error: Failure) -> Response:

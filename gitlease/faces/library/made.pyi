@@ -213,31 +213,12 @@ class LeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    def park(
-        self,
-        resource: ResourceLike,
-        duration: Duration | None = None,
-        *,
-        reason: str | None = None,
-        note: str | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """Stop with the work unfinished, and keep others out for a while.
-
-        duration: How long to keep others out (3h, 1d).
-        reason: Why; shown to anyone who is refused.
-        note: Leave a note for the next session.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     def release(
         self,
         resource: ResourceLike,
         *,
         note: str | None = None,
+        keep: bool = False,
         keep_status: bool = False,
         commit: bool | None = None,
         scope: str | None = None,
@@ -245,6 +226,7 @@ class LeaseVerbs(Protocol):
         """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
+        keep: End the lease, and keep the task yours until you claim it by name.
         keep_status: Leave the status in the task file as it is.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
@@ -316,8 +298,7 @@ class LeaseVerbs(Protocol):
         ref: str | None = None,
         cached: bool = False,
     ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
+        """Show the next task: the first that you may claim and that waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
         cached: Answer from what this clone knows, without asking the remote.
@@ -609,7 +590,6 @@ class LeaseVerbs(Protocol):
         *,
         all: bool = False,
         release: bool = False,
-        park: bool | Duration = False,
         note: str | None = None,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
@@ -618,7 +598,6 @@ class LeaseVerbs(Protocol):
 
         all: End all your sessions.
         release: Also unassign yourself from the tasks.
-        park: Park the leases for D, or as long as the ledger allows, instead of ending them.
         note: Leave a note on each resource.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
@@ -830,7 +809,7 @@ class LeaseVerbs(Protocol):
         *,
         cached: bool = False,
     ) -> Board:
-        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
         cached: Answer from what this clone knows, without asking the remote.
@@ -1010,31 +989,12 @@ class AwaitedLeaseVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    async def park(
-        self,
-        resource: ResourceLike,
-        duration: Duration | None = None,
-        *,
-        reason: str | None = None,
-        note: str | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """Stop with the work unfinished, and keep others out for a while.
-
-        duration: How long to keep others out (3h, 1d).
-        reason: Why; shown to anyone who is refused.
-        note: Leave a note for the next session.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     async def release(
         self,
         resource: ResourceLike,
         *,
         note: str | None = None,
+        keep: bool = False,
         keep_status: bool = False,
         commit: bool | None = None,
         scope: str | None = None,
@@ -1042,6 +1002,7 @@ class AwaitedLeaseVerbs(Protocol):
         """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
+        keep: End the lease, and keep the task yours until you claim it by name.
         keep_status: Leave the status in the task file as it is.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
@@ -1113,8 +1074,7 @@ class AwaitedLeaseVerbs(Protocol):
         ref: str | None = None,
         cached: bool = False,
     ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
+        """Show the next task: the first that you may claim and that waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
         cached: Answer from what this clone knows, without asking the remote.
@@ -1272,7 +1232,6 @@ class AwaitedLeaseVerbs(Protocol):
         *,
         all: bool = False,
         release: bool = False,
-        park: bool | Duration = False,
         note: str | None = None,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
@@ -1281,7 +1240,6 @@ class AwaitedLeaseVerbs(Protocol):
 
         all: End all your sessions.
         release: Also unassign yourself from the tasks.
-        park: Park the leases for D, or as long as the ledger allows, instead of ending them.
         note: Leave a note on each resource.
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
@@ -1493,7 +1451,7 @@ class AwaitedLeaseVerbs(Protocol):
         *,
         cached: bool = False,
     ) -> Board:
-        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
         cached: Answer from what this clone knows, without asking the remote.
@@ -1650,36 +1608,18 @@ class GatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    def park(
-        self,
-        resource: ResourceLike,
-        duration: Duration | None = None,
-        *,
-        reason: str | None = None,
-        note: str | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """Stop with the work unfinished, and keep others out for a while.
-
-        duration: How long to keep others out (3h, 1d).
-        reason: Why; shown to anyone who is refused.
-        note: Leave a note for the next session.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     def release(
         self,
         resource: ResourceLike,
         *,
         note: str | None = None,
+        keep: bool = False,
         scope: str | None = None,
     ) -> None:
         """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
+        keep: End the lease, and keep the task yours until you claim it by name.
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
@@ -1720,8 +1660,7 @@ class GatewayVerbs(Protocol):
     def next_task(
         self,
     ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
+        """Show the next task: the first that you may claim and that waits for no other task.
 
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
@@ -1816,7 +1755,7 @@ class GatewayVerbs(Protocol):
     def board(
         self,
     ) -> Board:
-        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
@@ -1969,36 +1908,18 @@ class AwaitedGatewayVerbs(Protocol):
         PolicyRefused, Invalid, NotFound, Rollback.
         """
 
-    async def park(
-        self,
-        resource: ResourceLike,
-        duration: Duration | None = None,
-        *,
-        reason: str | None = None,
-        note: str | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """Stop with the work unfinished, and keep others out for a while.
-
-        duration: How long to keep others out (3h, 1d).
-        reason: Why; shown to anyone who is refused.
-        note: Leave a note for the next session.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
     async def release(
         self,
         resource: ResourceLike,
         *,
         note: str | None = None,
+        keep: bool = False,
         scope: str | None = None,
     ) -> None:
         """Give leases back, so that others need not wait for them to expire.
 
         note: Leave a note for the next holder.
+        keep: End the lease, and keep the task yours until you claim it by name.
         scope: Only this scope (default: all scopes you hold).
 
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
@@ -2039,8 +1960,7 @@ class AwaitedGatewayVerbs(Protocol):
     async def next_task(
         self,
     ) -> Task:
-        """Show the next task: a parked one of yours, or else the first that you may claim and that
-        waits for no other task.
+        """Show the next task: the first that you may claim and that waits for no other task.
 
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
@@ -2135,7 +2055,7 @@ class AwaitedGatewayVerbs(Protocol):
     async def board(
         self,
     ) -> Board:
-        """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with
+        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.

@@ -501,7 +501,6 @@ OF_A_CLONE: tuple[Method, ...] = (
         "each. If any was lost, the rest is renewed first.",
     ),
     Method("extend", "extend", LEASE),
-    Method("park", "park", LEASE, one=True, positional=("duration",)),
     Method("release", "release", NONE, one=True),
     Method("done", "done", NONE),
     Method("land", "land", "Landed"),

@@ -139,7 +139,8 @@ class WorkResult:
 
     ``stopped_by`` is the number of the signal that stopped the runs, if any. ``left`` counts the
     tasks that others have, ``stranded`` names those that nobody works on and that could not be
-    taken, and ``waiting`` counts those that their commands parked.
+    taken, and ``waiting`` counts those that their commands kept for a
+    person.
     """
 
     done: int
@@ -159,7 +160,7 @@ class BoardEntry:
     """A lease on the board, or a task without one.
 
     ``section`` is ``held``, ``blocked`` (by another lease of its paths, by who waits for it, or
-    after failures), ``parked``, ``expired``, ``abandoned`` or ``free``. ``ends_at`` is in the past
+    after failures), ``waiting``, ``expired``, ``abandoned`` or ``free``. ``ends_at`` is in the past
     for an expired lease. ``waiting`` are those who wait for it, ``waits_for`` its open
     dependencies. ``pool`` is the pool whose worker has it, and the machine where it runs.
     """
@@ -260,7 +261,6 @@ def entry_of(data: Mapping[str, Any]) -> Entry:
         data["who"],
         lease,
         waits_for=tuple(data["waits_for"]),
-        parked=bool(lease and lease.parked and data["claimable"]),
         setback=failed,
     )
 

@@ -164,6 +164,8 @@ def _next(caller: ToolCaller, *, claim: bool = False, **values: Any) -> Result:
 def _release(caller: ToolCaller, *, done: bool = False, **values: Any) -> Result:
     if not done:
         return _of_verb("release", caller, **values)
+    if values.pop("keep", False):
+        raise UsageError("keep and done exclude each other")
     if "note" in values:
         raise UsageError("note and done exclude each other: a note is for the next holder")
     if len(values["resources"]) != 1:
@@ -276,7 +278,8 @@ TOOLS: Mapping[str, LeaseTool] = {
         ),
         LeaseTool(
             name="release",
-            about="Give leases back when you stop; with done, finish one task.",
+            about="Give leases back when you stop; with keep, a task waits for its person; with "
+            "done, finish one task.",
             takes=_takes(
                 "release",
                 resources=MANY,

@@ -81,7 +81,7 @@ def busy() -> tuple[Desk, Desk]:
     bob.ok("claim", "F001", "--session", "build-7", "--reason", "rate limits")
     bob.ok("claim", "src/auth/**", "--ttl", "1h")
     bob.ok("claim", "F009")
-    bob.ok("park", "F009", "--for", "2h")
+    bob.ok("release", "F009", "--keep")
     bob.ok("claim", "quick", "--any", "--ttl", "10s")
     ada.ok("claim", "own", "--any", "--ttl", "20m")
     for desk, name in ((bob, "quick"), (ada, "F001")):
@@ -103,7 +103,7 @@ def test_everything_stands_in_its_section_in_its_order() -> None:
     assert {x: names(board, x) for x in Section} == {
         Section.HELD: ["F001", "own", "src/auth/**", "F004"],
         Section.BLOCKED: ["F003"],
-        Section.PARKED: ["F009"],
+        Section.WAITING: ["F009"],
         Section.EXPIRED: ["quick"],
         Section.ABANDONED: ["F008"],
         Section.FREE: ["F007", "F002"],
@@ -173,7 +173,7 @@ def test_each_row_is_one_line_of_the_terminals_width(width: int) -> None:
     said = [line.plain for line in lines]
     assert max(map(cell_len, said)) <= width
     text = " ".join(" ".join(said).split())
-    for told in ("HELD 4", "BLOCKED 1", "PARKED 1", "EXPIRED 1", "ABANDONED 1", "FREE 2", "left"):
+    for told in ("HELD 4", "BLOCKED 1", "WAITING 1", "EXPIRED 1", "ABANDONED 1", "FREE 2", "left"):
         assert told in text
     if width >= 100:
         for told in ("bob@example.com", "rate", "日本語", "ada@example.com (you)"):

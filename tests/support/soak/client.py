@@ -147,7 +147,7 @@ class Client:
             "run": ["run", one, "--ttl", "4s", "--wait", "2s", "--", "sleep", "0.5"],
             "next": ["next", "--claim", "--ttl", ttl],
             "note": ["note", one, "so far so good"],
-            "session end": ["session", "end", *choose.choice(([], ["--park", "5s"]))],
+            "session end": ["session", "end", *choose.choice(([], ["--release"]))],
             "revoke": ["revoke", one, "--reason", "needed now"],
             "push": ["push", "origin", f"HEAD:refs/heads/{place.name}"],
             "done": ["done", one, "--any"],

@@ -22,7 +22,7 @@ from gitlease.verbs.table import DeclaredVerb, Result
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 PAGE = ".md"
-ON_OWN = ("release", "renew", "extend", "done", "park")
+ON_OWN = ("release", "renew", "extend", "done")
 VERBS = "verbs"  # the topic that lists them all
 SHELLS = ("bash", "zsh", "fish")
 # click's own script for bash splits completed words at spaces.
