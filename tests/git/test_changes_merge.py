@@ -73,7 +73,7 @@ def people(found: Sequence[Changed]) -> dict[str, list[str]]:
     return {x.path: [who for work in x.lost for who in work.people] for x in found}
 
 
-@pytest.mark.slow
+@pytest.mark.default
 @pytest.mark.parametrize("first", ["main", "jo"])
 @pytest.mark.parametrize(("text", "lost"), [("jo's\n", KIM), ("kim's\n", JO)])
 def test_a_side_that_is_followed_gives_up_the_work_of_the_other(

@@ -14,6 +14,7 @@ from typing import Any
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+from mutants.sample import Drawn
 from mutmut.mutation.mutators import mutation_operators
 
 PACKAGES = ("core", "engine", "guard", "push")
@@ -23,33 +24,12 @@ Node = cst.CSTNode
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A mutant: the lines of a module from ``line`` on that it changes."""
-
-    file: str
-    line: int
-    within: str
-    old: str
-    new: str
-
-    def applied(self, source: str) -> str:
-        """The source of its file with the mutant. ValueError where its lines are others now."""
-        lines = source.splitlines()
-        start, old = self.line - 1, self.old.splitlines()
-        if lines[start : start + len(old)] != old:
-            raise ValueError(f"{self.file}:{self.line} is not what the mutant was drawn from")
-        lines[start : start + len(old)] = self.new.splitlines()
-        return "\n".join(lines) + "\n"
-
-
-@dataclass(frozen=True, slots=True)
 class Site:
     """A node that one operator changes in one or several ways."""
 
     node: Node
     changed: list[Node]
     within: str
-    path: tuple[Node, ...]
 
 
 class _Sites(cst.CSTVisitor):
@@ -68,7 +48,7 @@ class _Sites(cst.CSTVisitor):
             if isinstance(node, kind):
                 changed = [x for x in operator(node) if not _is_text(node, x)]
                 if changed:
-                    self.found.append(Site(node, changed, self._within(), tuple(self._path)))
+                    self.found.append(Site(node, changed, self._within()))
         return True
 
     def on_leave(self, original_node: Node) -> None:
@@ -123,7 +103,7 @@ def sites(source: str) -> tuple[cst.Module, list[Site], Any]:
     return wrapper.module, visitor.found, wrapper.resolve(PositionProvider)
 
 
-def drawn_from(file: str, source: str, wanted: int, seed: int) -> Iterator[tuple[Drawn, Site]]:
+def drawn_from(file: str, source: str, wanted: int, seed: int) -> Iterator[Drawn]:
     """So many mutants of one module, each at another place."""
     module, found, positions = sites(source)
     dice = random.Random(f"{seed} {file}")
@@ -143,7 +123,7 @@ def drawn_from(file: str, source: str, wanted: int, seed: int) -> Iterator[tuple
         if mutant is None:
             continue
         taken.add(where.start.line)
-        yield mutant, site
+        yield mutant
 
 
 def _difference(file: str, within: str, source: str, changed: str) -> Drawn | None:
@@ -176,13 +156,13 @@ def shares(sizes: dict[str, int], wanted: int) -> dict[str, int]:
     return given
 
 
-def draw(root: Path, wanted: int, seed: int) -> list[tuple[Drawn, Site]]:
+def draw(root: Path, wanted: int, seed: int) -> list[Drawn]:
     """Mutants of the four packages below ``root``, in the order of files and lines."""
     files = [y for x in PACKAGES for y in sorted((root / "gitlease" / x).rglob("*.py"))]
     sources = {str(x.relative_to(root)): x.read_text("utf-8") for x in files}
     given = shares({file: text.count("\n") for file, text in sources.items()}, wanted)
-    found: list[tuple[Drawn, Site]] = []
+    found: list[Drawn] = []
     for file, text in sources.items():
         some = drawn_from(file, text, given[file], seed)
-        found += sorted(some, key=lambda x: x[0].line)
+        found += sorted(some, key=lambda x: x.line)
     return found

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import Protocol
 from venv import EnvBuilder
 
-from mutants.catalogue import ROOT, Mutant
+from mutants.catalogue import ROOT
 
 COPIED = ("gitlease", "tests", "hooks", "pyproject.toml", "README.md", "LICENSE")
 PATIENCE = 120.0  # seconds for one net; a loaded machine takes its time
@@ -34,6 +35,16 @@ class Ran:
     code: int | None
     seconds: float
     said: str
+
+
+class Fault(Protocol):
+    """A change of one file, and the net that must catch it."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def net(self) -> str: ...
+    def applied(self, source: str) -> str: ...
 
 
 class Workshop:
@@ -78,7 +89,7 @@ class Workshop:
         lines = said.splitlines()[-TOLD:]
         return Ran(code, time.monotonic() - began, "\n".join(lines))
 
-    def run_with(self, mutant: Mutant) -> Ran:
+    def run_with(self, mutant: Fault) -> Ran:
         """Run a mutant's net with its fault, and take that out again."""
         file = self.folder / mutant.file
         source = file.read_text(encoding="utf-8")

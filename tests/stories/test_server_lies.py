@@ -94,6 +94,7 @@ def test_what_is_held_still_counts_where_git_refuses_the_step_that_ends_it(
 # --- work -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("told", [ZERO, NONE])
 def test_a_branch_is_not_deleted_past_the_hook(host: Host, kim: User, told: str) -> None:
     before = refs_of(host)
