@@ -72,3 +72,9 @@ def test_a_conversation_goes_on_only_for_the_one_that_ended_in_its_process(clone
     presence.begin_conversation(common, "after", HERE, clears=True, now=NOW + 1)
     assert identity.continued(common, "after") == "before"
     assert identity.continued(common, "other") == "other"
+
+
+def test_a_session_without_a_sign_is_gone_after_half_an_hour(clone: Path) -> None:
+    git_dir = enters(clone, "one")
+    for seconds, there in ((0, 1), (1_799, 1), (1_800, 0), (-1_799, 1), (-1_800, 0)):
+        assert len(presence.others([git_dir], [], now=NOW + seconds)) == there
