@@ -78,3 +78,12 @@ def test_a_session_without_a_sign_is_gone_after_half_an_hour(clone: Path) -> Non
     git_dir = enters(clone, "one")
     for seconds, there in ((0, 1), (1_799, 1), (1_800, 0), (-1_799, 1), (-1_800, 0)):
         assert len(presence.others([git_dir], [], now=NOW + seconds)) == there
+
+
+def test_a_clone_has_the_git_directories_of_all_its_work_trees(clone: Path) -> None:
+    common = str(clone / ".git")
+    assert presence.git_dirs_of(common) == [common]
+    for name in ("b", "a"):
+        (clone / ".git" / "worktrees" / name).mkdir(parents=True)
+    linked = [str(clone / ".git" / "worktrees" / name) for name in ("a", "b")]
+    assert presence.git_dirs_of(common) == [common, *linked]

@@ -233,6 +233,7 @@ def _warned(leases: Leases) -> tuple[str, ...]:
     return tuple(leases.warnings)
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     "text",
     [

@@ -179,6 +179,7 @@ def test_a_pushed_tip_gets_one_finishing_commit(stage: Stage) -> None:
     assert stage.jo.git("rev-parse", "HEAD~1") == tip
 
 
+@pytest.mark.default
 def test_the_only_task_of_the_session_needs_no_name(stage: Stage) -> None:
     with raises(Usage):
         stage.jo.land(None)

@@ -132,6 +132,7 @@ def test_a_merge_that_git_makes_at_once_does_not_land(host: Host, jo: User, how:
     is_refused_everywhere(host, jo)
 
 
+@pytest.mark.default("the holder's side of a conflict of three")
 @pytest.mark.parametrize("how", KEPT)
 def test_a_merge_in_which_the_holder_s_work_stands_lands(host: Host, jo: User, how: str) -> None:
     """Though another side differs: that gives up nothing of the holder's."""
