@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mutants.catalogue import CHANGES, MUTANTS, ROOT, Mutant
 from mutants.run import judged
+from mutants.sample import TABLE, Sample
 from mutants.workshop import Workshop
 
 PROMISES = {*(f"S{n}" for n in range(1, 11)), *(f"L{n}" for n in range(1, 4))}
@@ -19,9 +20,13 @@ SAMPLE, SEED = 5, 13  # tests/mutants/run.py tries them all
 def test_a_fault_can_be_put_in(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     assert mutant.applied(source) != source
-    file, _, test = mutant.net.partition("::")
-    name = re.split(r"::|\[", test)[-1 if "[" not in test else -2]
-    assert f"def {name}(" in _tests_of(ROOT / file)
+    assert _is_there(mutant.net)
+
+
+def _is_there(net: str) -> bool:
+    file, _, test = net.partition("::")
+    name = re.split(r"::|\[", test)[0 if not test.startswith("Test") else 1]
+    return not test or f"def {name}(" in _tests_of(ROOT / file)
 
 
 def _tests_of(file: Path) -> str:
@@ -34,6 +39,15 @@ def test_the_table_has_each_once_and_some_for_every_safety() -> None:
     assert sorted(mutant.name for mutant in MUTANTS) == sorted(CHANGES)
     promises = {mutant.promise for mutant in MUTANTS}
     assert {f"S{n}" for n in range(1, 11)} <= promises <= PROMISES
+
+
+def test_nine_of_ten_drawn_mutants_are_caught_and_the_table_says_by_what() -> None:
+    sample = Sample.read()
+    assert len(sample.drawn) >= 300
+    assert sample.fates["killed"] >= 0.9 * len(sample.drawn)
+    assert TABLE.read_text(encoding="utf-8") == sample.table()
+    missing = [x.by for x in sample.drawn if x.fate == "killed" and not _is_there(x.by)]
+    assert missing == []
 
 
 @pytest.mark.slow
