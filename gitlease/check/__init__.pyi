@@ -1,12 +1,9 @@
 from gitlease.check.commits import CiContext as CiContext
 from gitlease.check.commits import read_context as read_context
-from gitlease.check.judging import GONE as GONE
-from gitlease.check.judging import RAN_OUT as RAN_OUT
 from gitlease.check.judging import Granted as Granted
 from gitlease.check.judging import Judgement as Judgement
-from gitlease.check.judging import Tenure as Tenure
-from gitlease.check.judging import Timeline as Timeline
-from gitlease.check.judging import timeline as timeline
+from gitlease.check.judging import LedgerFacts as LedgerFacts
+from gitlease.check.judging import granted as granted
 from gitlease.check.rules import HELD_NOW as HELD_NOW
 from gitlease.check.rules import NO_TRAILER as NO_TRAILER
 from gitlease.check.rules import RULES as RULES

@@ -11,13 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
-from gitlease.check.judging import Judgement, Timeline, timeline
+from gitlease.check.judging import Judgement, LedgerFacts, ledger_facts
 from gitlease.check.rules import CheckResult, no_ledger
 from gitlease.core.edge import Addresses
 from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Moment
 from gitlease.core.ledger import Ledger, is_kept
 from gitlease.core.resources import fold
 from gitlease.engine.ledger_session import told_by, unread_records
@@ -532,13 +531,13 @@ class CheckService:
         with doing("reading the history of the ledger"):
             histories = [self._history(head, commits, older=not cached) for head in heads]
             now = self.clock.now()
-            timelines = [
-                timeline(history, head.policy, Moment(now=now, seen=head.seen))
+            ledgers = [
+                ledger_facts(head, history, now)
                 for head, history in zip(heads, histories, strict=True)
             ]
         warnings = [*self.context.problems, *chosen.warnings, *store.warnings]
-        with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            findings = self._judgement(timelines, commits).find(commits)
+        with doing(f"comparing {len(commits)} commits with the leases"):
+            findings = self._judgement(ledgers, commits).find(commits)
             # Findings about claims of tasks are placed at the edge's line of the task's file.
             try:
                 listed = self.tasks.read().tasks if any(x.resource for x in findings) else ()
@@ -574,14 +573,6 @@ class CheckService:
                     f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
                 )
             warnings += () if cached else told_by(store, head)
-        warnings += [text for history in histories for text in history.damage]
-        for ledger in timelines:
-            if older := sum(not ledger.knows(commit.made(now.wall_ms)) for commit in commits):
-                number = "1 commit is" if older == 1 else f"{older} commits are"
-                warnings.append(
-                    f"{number} older than the history of the ledger {ledger.layer}: who held what"
-                    " then is unknown"
-                )
         warnings += unplaced
         if chosen.cut:
             warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
@@ -601,17 +592,14 @@ class CheckService:
             return LedgerHistory(layer=head.layer)
         named = [x for commit in commits for x in (*commit.named, *commit.mentioned)]
         token = min((x.token for x in named if x.layer == head.layer), default=None)
-        now = self.clock.now().wall_ms
-        times = (at for x in commits for at in (x.made(now), x.recorded) if at is not None)
-        # History is read back to the earliest time that matters to a commit, and no further.
-        since = min(times, default=now)
-        return read_history(self.store, head, since=since, token=token, older=older)
+        if token is None:  # nobody asks what was granted once
+            return LedgerHistory(layer=head.layer)
+        return read_history(self.store, head, token=token, older=older)
 
     def _judgement(
-        self, timelines: Sequence[Timeline], commits: Sequence[CommitFacts]
+        self, ledgers: Sequence[LedgerFacts], commits: Sequence[CommitFacts]
     ) -> Judgement:
-        holders = {x.holder for ledger in timelines for x in ledger.grants.values()}
-        holders |= {x.lease.holder for ledger in timelines for x in ledger.tenures}
+        holders = {x.holder for ledger in ledgers for x in ledger.grants.values()}
         emails, request = self.context.emails, self.context.request
         canonical = self.reader.canonical((*sorted(holders), *self.people, *emails))
         addresses = Addresses(canonical=canonical, names=self.people)
@@ -624,7 +612,7 @@ class CheckService:
             pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},
             trailer=self.trailer,
-            ledgers={x.layer: x for x in timelines},
+            ledgers={x.layer: x for x in ledgers},
             landing=cache(lambda: self.reader.differing(commits[-1].id)),
         )
 

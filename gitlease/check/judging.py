@@ -12,11 +12,6 @@ pushed it, else a warning. The holder vouches for what such a commit of theirs b
 A co-author is only a statement in the message, and the person who opened a pull request need not
 have made its commits: if only one of these is the holder, it is a warning, not an error. Addresses
 of one person count as one (see ``Addresses``).
-
-A lease is held from its grant to its end: a release, completion, revocation or displacement, else
-until it runs out. No renewal revives what ran out, so this is one span without a gap. History keeps
-the last renewal before every other step, since only a renewal replaces a renewal: the last record
-before the end is there.
 """
 
 from __future__ import annotations
@@ -30,9 +25,9 @@ from gitlease.check import rules
 from gitlease.check.rules import finding_of
 from gitlease.core.edge import Addresses, printable
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import rfc3339
+from gitlease.core.instant import Instant, rfc3339
 from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, relation
-from gitlease.core.moves.operations import LAPSED
+from gitlease.core.moves.operations import LAPSED, Event
 from gitlease.core.resources import WHOLE, fold, layer_words, scopes_overlap
 from gitlease.core.whose import (
     LaterGrants,
@@ -45,6 +40,7 @@ from gitlease.core.whose import (
     supersedes,
 )
 from gitlease.core.work import CheckRule, Finding, Level, Named
+from gitlease.engine.ports import Snapshot
 from gitlease.guard.commits import CommitFacts
 from gitlease.guard.rules import Cover, Touched, names_grant
 from gitlease.store.history_reader import GRANTS, LedgerHistory
@@ -57,36 +53,8 @@ PROOF = (
     "a commit is the holder's if the holder pushed it, or by the present token in its trailer;"
     " anybody may write an address"
 )
-RAN_OUT, GONE, NOW = "expired", "gone", ""
-REVOKED = "revoked"
-ENDS: Mapping[str, str] = {
-    "released": "released",
-    "completed": "completed",
-    "revoked": REVOKED,
-    "displaced": "taken over",
-    "retired": "retired",
-    LAPSED: RAN_OUT,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Tenure:
-    """A span in which somebody held something: from ``since`` to before ``until``.
-
-    ``lease`` is the record with what it covered then; ``ended`` says how it ended, ``""`` for a
-    record that is in the ledger now.
-    """
-
-    layer: str
-    lease: Lease
-    since: int
-    until: int
-    ended: str = NOW
-
-    @property
-    def stands(self) -> bool:
-        """Return whether it is in the ledger now, run out or not."""
-        return self.ended == NOW
+REVOKED, COMPLETED = "revoked", "completed"
+ENDS = frozenset({"released", COMPLETED, REVOKED, "displaced", "retired", LAPSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,119 +68,80 @@ class Granted:
     holder: str
     at: int
     ended: int | None = None
-    how: str = ""  # it ended: a word of ENDS
+    how: str = ""  # it ended: the kind of the event
     ended_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
-    """The holders of one ledger: those before, and those by the ``policy`` at this ``moment``.
+class LedgerFacts:
+    """What commits are judged by in one ledger: the ``leases`` it has now, and ``grants`` by token.
 
-    See ``LedgerHistory`` for ``since`` and ``tokens``.
+    Every grant from the smallest token ``tokens`` on is known. ``overridden`` has, by resource, the
+    superseded commits that somebody decided to push all the same.
     """
 
     layer: str
-    tenures: tuple[Tenure, ...]
+    leases: tuple[Lease, ...]
     grants: Mapping[int, Granted]
-    since: int | None
     tokens: int
     policy: Policy
     moment: Moment
-    # By resource, the superseded commits that somebody decided to push all the same.
     overridden: Mapping[str, frozenset[str]] = MappingProxyType({})
 
-    def knows(self, at: int | None) -> bool:
-        """Return whether it reaches back to this time."""
-        return at is not None and (self.since is None or at >= self.since)
 
-
-def timeline(history: LedgerHistory, policy: Policy, moment: Moment) -> Timeline:
-    """The timeline of a ledger's history."""
-    ends: dict[int, tuple[int, str]] = {}
-    by: dict[int, str] = {}
+def ledger_facts(head: Snapshot, history: LedgerHistory, now: Instant) -> LedgerFacts:
+    """What commits are judged by in a ledger, by its present state and its events."""
+    leases = [] if head.ledger is None else [*head.ledger.every_lease()]
+    held = tuple(x for x in leases if x.state is State.ACTIVE)
     overridden: dict[str, set[str]] = {}
-    grants: dict[int, Granted] = {}
     for event in history.events:
-        if event.token is not None and event.kind in ENDS:
-            ends.setdefault(event.token, (event.at, ENDS[event.kind]))
-            by.setdefault(event.token, event.by)
         for commit in overridden_in(event):
             overridden.setdefault(key_of(event.resource or ""), set()).add(commit)
-    for event in history.events:
-        token, name = event.token, event.resource
-        # Where a renewal displaced others, the event has the token of the grant before it.
-        if event.kind in GRANTS and token is not None and name is not None and token not in grants:
-            key = key_of(name)
-            # A grant that names no holder is that of whoever wrote it.
-            holder, scope = event.holder or event.by, event.scope or WHOLE
-            ended, how = ends.get(token, (None, ""))
-            grants[token] = Granted(
-                token, name, key, scope, holder, event.at, ended, how, by.get(token, "")
-            )
-    tenures = _tenures(history, ends)
-    for tenure in tenures:
-        x, ended = tenure.lease, None if tenure.stands else tenure.until
-        # A task that was finished without a claim has a record, and nobody ever had its token.
-        finished_only = x.state is State.COMPLETED and x.claimed_at == x.expires_at
-        if x.token not in grants and not finished_only:
-            grants[x.token] = Granted(
-                x.token, x.resource.text, x.resource.key, x.scope, x.holder, x.claimed_at, ended
-            )
-    since, tokens = history.since, history.tokens
-    return Timeline(
+    return LedgerFacts(
         history.layer,
-        tuple(tenures),
-        grants,
-        since,
-        tokens,
-        policy,
-        moment,
+        held,
+        granted(history.events, held),
+        history.tokens,
+        head.policy,
+        Moment(now=now, seen=head.seen),
         {key: frozenset(commits) for key, commits in overridden.items()},
     )
 
 
-def _tenures(history: LedgerHistory, ends: Mapping[int, tuple[int, str]]) -> list[Tenure]:
-    # ``ends`` says when and how the lease with a token ended.
-    done: list[Tenure] = []
-    open_now = {
-        x.key: Tenure(history.layer, x, x.claimed_at, x.expires_at)
-        for x in history.first
-        if x.state is State.ACTIVE
-    }
-    for step in history.steps:
-        for before, after in step.changed:
-            was = open_now.pop(before.key, None) if before is not None else None
-            now = after if after is not None and after.state is State.ACTIVE else None
-            same = was and after and _grant(was.lease) == _grant(after)
-            since = now.claimed_at if now is not None else 0
-            if was is not None and now is not None and same:
-                since = was.since
-                # Paths are only ever added: each set of them counts from the record that added it.
-                if was.lease.patterns != now.patterns:
-                    since = max(was.since, now.renewed_at)
-                    done.append(replace(was, until=min(was.until, since), ended=GONE))
-            elif was is not None:
-                # Its end is that of its event, else of its step, unless it ran out before. The
-                # whole second of that step counts: dropping a record without an event does not
-                # shorten a lease.
-                at, how = ends.get(was.lease.token, (step.at + 1_000, GONE))
-                if after is not None and same:
-                    at, how = min(at, after.renewed_at), ENDS["completed"]
-                if was.lease.expires_at <= at:
-                    at, how = was.lease.expires_at, RAN_OUT
-                else:
-                    at = max(at, was.since)
-                done.append(replace(was, until=at, ended=how))
-            if now is not None:
-                open_now[now.key] = Tenure(history.layer, now, since, now.expires_at)
-    return [*done, *open_now.values()]
-
-
-def _grant(lease: Lease) -> tuple[str, int]:
-    return lease.lease_id, lease.token
+def granted(events: Sequence[Event], held: Iterable[Lease]) -> dict[int, Granted]:
+    """The grants that events tell of, and those of held leases that no event tells of."""
+    ends: dict[int, Event] = {}
+    for event in events:
+        if event.token is not None and event.kind in ENDS:
+            ends.setdefault(event.token, event)
+    grants: dict[int, Granted] = {}
+    for event in events:
+        token, name = event.token, event.resource
+        # Where a renewal displaced others, the event has the token of the grant before it.
+        if event.kind not in GRANTS or token is None or name is None or token in grants:
+            continue
+        # A grant that names no holder is that of whoever wrote it.
+        holder, scope, end = event.holder or event.by, event.scope or WHOLE, ends.get(token)
+        grant = Granted(token, name, key_of(name), scope, holder, event.at)
+        if end is not None:
+            grant = replace(grant, ended=end.at, how=end.kind, ended_by=end.by)
+        grants[token] = grant
+    for x in held:
+        if x.token not in grants:
+            grants[x.token] = Granted(
+                x.token, x.resource.text, x.resource.key, x.scope, x.holder, x.claimed_at
+            )
+    return grants
 
 
 # --- findings -------------------------------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """A lease that a ledger has now, in its layer."""
+
+    layer: str
+    lease: Lease
 
 
 class CommitVerdict(NamedTuple):
@@ -245,29 +174,29 @@ def _finding(
 
 
 def _broken(
-    commit: CommitFacts, tenure: Tenure, paths: Sequence[str], verdict: CommitVerdict
+    commit: CommitFacts, held: Held, paths: Sequence[str], verdict: CommitVerdict
 ) -> Finding:
     """A commit touches what another holds."""
-    lease, touched = tenure.lease, sorted(paths)
+    lease, touched = held.lease, sorted(paths)
     others = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
-    end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
     session = f", session {printable(lease.session)}" if lease.session else ""
-    held = (
-        f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
-        f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
+    since_when = (
+        f"token {lease.token}: {_of(lease.resource.text, lease.scope)} is "
+        f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} "
+        f"until {rfc3339(lease.expires_at)}"
     )
     return _finding(
         commit,
-        verdict._replace(evidence=(*verdict.evidence, held)),
+        verdict._replace(evidence=(*verdict.evidence, since_when)),
         f"touches {printable(touched[0])}{others}, ",
         *_listed(touched),
         since=lease.claimed_at,
         resource=lease.resource.text,
         scope=lease.scope,
-        layer=tenure.layer,
+        layer=held.layer,
         holder=lease.holder,
         file=touched[0],
-        next_steps=(_command("show", lease.resource.text, tenure.layer),),
+        next_steps=(_command("show", lease.resource.text, held.layer),),
     )
 
 
@@ -315,7 +244,7 @@ def _command(verb: str, resource: str, layer: str) -> str:
 
 
 class Judgement:
-    """Judges commits by the tenures that cover what they touch, and the tokens that they name.
+    """Judges commits by the leases that cover what they touch, and the tokens that they name.
 
     ``pushers`` are the keys of the person who pushed them, if known: they count as people of every
     commit. ``requesters`` opened or updated the pull request, by name with their keys: they count
@@ -328,7 +257,7 @@ class Judgement:
         *,
         addresses: Addresses,
         bots: Iterable[str] = (),
-        ledgers: Mapping[str, Timeline],
+        ledgers: Mapping[str, LedgerFacts],
         pushers: frozenset[str] = frozenset(),
         requesters: Mapping[str, frozenset[str]] = MappingProxyType({}),
         trailer: bool = False,
@@ -341,13 +270,13 @@ class Judgement:
         self._landing, self._merges = landing, dict[str, CommitFacts]()
         self._commits: Mapping[str, CommitFacts] = {}
         self._vouched: dict[tuple[str, str], frozenset[str]] = {}
-        self._tenures = [s for ledger in ledgers.values() for s in ledger.tenures]
-        self._keys = [addresses.of(tenure.lease.holder) for tenure in self._tenures]
-        self._cover = Cover([tenure.lease for tenure in self._tenures])
-        self._of_resource: dict[tuple[str, str], list[Tenure]] = {}
-        for tenure in self._tenures:
-            of = (tenure.layer, tenure.lease.resource.key)
-            self._of_resource.setdefault(of, []).append(tenure)
+        self._held = [Held(facts.layer, x) for facts in ledgers.values() for x in facts.leases]
+        self._keys = [addresses.of(held.lease.holder) for held in self._held]
+        self._cover = Cover([held.lease for held in self._held])
+        self._of_resource: dict[tuple[str, str], list[Held]] = {}
+        for held in self._held:
+            of = (held.layer, held.lease.resource.key)
+            self._of_resource.setdefault(of, []).append(held)
         self._grants: dict[tuple[str, str], list[Granted]] = {}
         for layer, ledger in ledgers.items():
             for _, grant in sorted(ledger.grants.items()):
@@ -448,31 +377,31 @@ class Judgement:
                     touched.setdefault(number, []).append(change.path)
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
-            tenure, keys = self._tenures[number], self._keys[number]
+            held, keys = self._held[number], self._keys[number]
             # The server has seen to who pushes, unlike to the address in a commit.
             if keys & self._pushers:
                 continue
             if keys & people:
-                verdict = self._judge_address(commit, tenure, paths)
+                verdict = self._judge_address(commit, held, paths)
             else:
-                verdict = self._judge(commit, tenure, keys, paths)
+                verdict = self._judge(commit, held, keys, paths)
                 verdict = verdict and verdict._replace(doubt=self._help(commit, keys))
             if verdict is None:
                 continue
-            finding = _broken(commit, tenure, paths, verdict)
-            known = best.get(key := (tenure.layer, tenure.lease.lease_id))
+            finding = _broken(commit, held, paths, verdict)
+            known = best.get(key := (held.layer, held.lease.lease_id))
             if known is None or known.level.rank < finding.level.rank:
                 best[key] = finding
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
 
     def _concerns(self, change: Touched, number: int, people: frozenset[str]) -> bool:
-        """True if a tenure is affected by a commit's change of a path, or is its own people's."""
+        """True if a lease is affected by a commit's change of a path, or is its own people's."""
         keys = self._keys[number]
         # A merge that follows another side concerns only those whose work it gives up.
         if not change.lost or keys & people:
             return True
-        tenure = self._tenures[number]
-        grant = (tenure.layer, tenure.lease.resource.key, tenure.lease.token)
+        held = self._held[number]
+        grant = (held.layer, held.lease.resource.key, held.lease.token)
         return any(
             self._people(work.people) & keys
             or any((x.layer, x.key, x.token) == grant for x in work.named)
@@ -480,27 +409,25 @@ class Judgement:
         )
 
     def _judge_address(
-        self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str]
+        self, commit: CommitFacts, held: Held, paths: Sequence[str]
     ) -> CommitVerdict | None:
         """Judge a commit of which only an address says that the holder made it."""
-        named, lease = (*commit.named, *commit.mentioned), tenure.lease
+        named, lease = (*commit.named, *commit.mentioned), held.lease
         # Such as the commits of assignments, which name no token.
         if commit.only_tasks:
             return None
-        if not self._blocks_now(tenure):
+        if not self._blocks_now(held):
             return None
-        if names_grant(named, commit.recorded, lease, tenure.layer) or self._lands_elsewhere(paths):
+        if names_grant(named, commit.recorded, lease, held.layer) or self._lands_elsewhere(paths):
             return None
         pushed = bool(self._pushers)
         why = "it was pushed by somebody else and" if pushed else "it"
         words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
         return CommitVerdict(rules.UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
 
-    def _blocks_now(self, tenure: Tenure) -> bool:
-        ledger = self._ledgers[tenure.layer]
-        return tenure.stands and (
-            relation(tenure.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
-        )
+    def _blocks_now(self, held: Held) -> bool:
+        ledger = self._ledgers[held.layer]
+        return relation(held.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
 
     def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
         """Return whether all commits together leave these paths as they are."""
@@ -524,13 +451,13 @@ class Judgement:
         return self._lands_elsewhere(paths)
 
     def _judge(
-        self, commit: CommitFacts, tenure: Tenure, keys: frozenset[str], paths: Sequence[str]
+        self, commit: CommitFacts, held: Held, keys: frozenset[str], paths: Sequence[str]
     ) -> CommitVerdict | None:
         """Judge a commit of others by what is held now: no date of it decides anything."""
-        if not self._blocks_now(tenure) or self._leaves_no_trace(commit, keys, paths):
+        if not self._blocks_now(held) or self._leaves_no_trace(commit, keys, paths):
             return None
-        lease, now = tenure.lease, self._ledgers[tenure.layer].moment.now.wall_ms
-        if commit.id in self._vouched_for(tenure, keys):
+        lease, now = held.lease, self._ledgers[held.layer].moment.now.wall_ms
+        if commit.id in self._vouched_for(held, keys):
             return None
         merge = self._merges.get(commit.id)
         if merge is not None and keys & self._people(merge.emails):
@@ -546,15 +473,15 @@ class Judgement:
             words = f"{_held(lease, 'held')} {until}, and nobody else may take it yet"
         return CommitVerdict(rules.HELD_NOW, words)
 
-    def _vouched_for(self, tenure: Tenure, keys: frozenset[str]) -> frozenset[str]:
+    def _vouched_for(self, held: Held, keys: frozenset[str]) -> frozenset[str]:
         """The commits that one of the holder's, which names the present token, builds on."""
-        of = (tenure.layer, tenure.lease.lease_id)
+        of = (held.layer, held.lease.lease_id)
         if of not in self._vouched:
             waiting = [
                 parent
                 for x in self._commits.values()
                 if keys & self._people_of(x)
-                and names_grant((*x.named, *x.mentioned), x.recorded, tenure.lease, tenure.layer)
+                and names_grant((*x.named, *x.mentioned), x.recorded, held.lease, held.layer)
                 for parent in x.parents
             ]
             below = set[str]()
@@ -570,9 +497,9 @@ class Judgement:
 
     def _judge_token(self, commit: CommitFacts, named: Named) -> CommitVerdict | None:
         """Judge a token: to whom it was issued, for what, and until when."""
-        grant, timeline = self._grant(named), self._ledgers[named.layer]
+        grant, ledger = self._grant(named), self._ledgers[named.layer]
         # Tokens only grow: of a smaller one the history that was read may have lost the grant.
-        if grant is None and named.token >= timeline.tokens:
+        if grant is None and named.token >= ledger.tokens:
             return CommitVerdict(rules.UNKNOWN, "which was never issued")
         if grant is None:
             words = "which the ledger's history does not reach back to"
@@ -616,8 +543,8 @@ class Judgement:
         )
 
     def _stands(self, named: Named) -> bool:
-        tenures = self._of_resource.get((named.layer, named.key), ())
-        return any(x.stands and x.lease.token == named.token for x in tenures)
+        every = self._of_resource.get((named.layer, named.key), ())
+        return any(x.lease.token == named.token for x in every)
 
     def _vouches(self, commit: Naming, named: Named) -> bool:
         """Return whether the person who pushed a commit holds what it names, or finished it."""
@@ -630,7 +557,7 @@ class Judgement:
         every = self._grants.get((named.layer, named.key), ())
         later = [x for x in every if supersedes(x, named)]
         people = self._pushers or self._people(commit.emails)
-        finished = bool(later) and later[-1].how == ENDS["completed"]
+        finished = bool(later) and later[-1].how == COMPLETED
         return finished and bool(self._addresses.of(later[-1].holder) & people)
 
 

@@ -185,7 +185,6 @@ class TaskParser:
 
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
-SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
@@ -224,14 +223,6 @@ class CommitFacts:
     unreadable: tuple[str, ...] = ()
     only_tasks: bool = False
     parents: tuple[str, ...] = ()
-
-    def made(self, now: int) -> int | None:
-        """When it was made, as far as anybody can know."""
-        # A rebase or an amend writes the committer date anew; the author date stays, but may be
-        # invented.
-        if self.written is not None and 0 < self.written <= now + SKEW:
-            return self.written
-        return self.recorded
 
 
 class CommitReader:

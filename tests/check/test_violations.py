@@ -1,4 +1,4 @@
-"""What commits did to the claims of others, by value: tenures, grants, dates and people."""
+"""What commits did to the claims of others, by value: leases, grants, dates and people."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
 
-from gitlease.check import (
-    GONE,
-    RAN_OUT,
-    Granted,
-    Judgement,
-    Tenure,
-    Timeline,
-    timeline,
-)
+from gitlease.check import Granted, Judgement, LedgerFacts, granted
 from gitlease.core import (
     DEFAULT_POLICY,
     MS,
@@ -25,12 +17,10 @@ from gitlease.core import (
     Lease,
     Moment,
     Named,
-    State,
     read_trailer,
     trailer,
 )
 from gitlease.guard import CommitFacts, Touched
-from gitlease.store import HistoryStep, LedgerHistory
 
 HOUR = 3_600
 TOUCHED = (Touched("src/a.py"),)
@@ -56,29 +46,26 @@ def commit(
     )
 
 
-def tenure(since: float, until: float, *, holder: str = KIM.holder, ended: str = GONE) -> Tenure:
-    record = replace(LEASE, holder=holder, lease_id=f"{holder} {since}")
-    return Tenure("global", record, at(since).wall_ms, at(until).wall_ms, ended)
+def held(holder: str = KIM.holder) -> Lease:
+    return replace(LEASE, holder=holder, lease_id=holder)
 
 
 def found(
     one: CommitFacts,
-    *tenures: Tenure,
+    *leases: Lease,
     grants: tuple[Granted, ...] = (),
     now: float = 60,
     pushers: frozenset[str] = frozenset(),
     requesters: tuple[str, ...] = (),
-    since: int | None = None,
     tokens: int = 0,
     trailer: bool = False,
     addresses: Addresses | None = None,
     others: tuple[CommitFacts, ...] = (),
 ) -> list[tuple[str, str]]:
-    standing = Timeline(
+    facts = LedgerFacts(
         "global",
-        tenures,
+        leases,
         {x.token: x for x in grants},
-        since,
         tokens,
         DEFAULT_POLICY,
         Moment(now=at(now)),
@@ -89,7 +76,7 @@ def found(
         pushers=pushers,
         requesters={name: people.of(name) for name in requesters},
         trailer=trailer,
-        ledgers={"global": standing},
+        ledgers={"global": facts},
     )
     return [(x.rule.id, x.level.value) for x in by.find([one, *others])]
 
@@ -105,15 +92,13 @@ NOW, MAYBE = [("held-now", "error")], [("held-now", "warning")]
     [(-1, -1), (0, 0), (60, 60), (30, 500), (-50, 30), (-50, 500), (500, 30), (30 * HOUR, 30)],
 )
 def test_no_date_of_a_commit_decides(made: float, recorded: float) -> None:
-    own = tenure(-60, -40, holder=JO.holder)
     for one in (
         commit(made, recorded=recorded),
         replace(commit(made, recorded=recorded), written=None),
         replace(commit(made), written=None, recorded=None),
     ):
-        assert found(one, tenure(0, 900, ended="")) == NOW
-        assert found(one, own, tenure(0, 900, ended="")) == NOW
-        assert found(one, tenure(0, 60)) == found(one, own, tenure(0, 60)) == []
+        assert found(one, held()) == NOW
+        assert found(one) == []
 
 
 @pytest.mark.parametrize(
@@ -130,11 +115,8 @@ def test_what_a_merge_gives_up_breaks_only_the_claim_of_whose_work_it_is(
 ) -> None:
     touched = tuple(replace(one, lost=(work,)) for one in TOUCHED)
     people = Addresses(names={KIM.holder: "@kim"})
-    assert (
-        found(commit(30, touched=touched), tenure(0, 900, ended=""), addresses=people) == expected
-    )
-    own = tenure(0, 60, holder=JO.holder)
-    assert found(commit(30, touched=touched), own, tenure(80, 100), addresses=people) == []
+    assert found(commit(30, touched=touched), held(), addresses=people) == expected
+    assert found(commit(30, touched=touched), addresses=people) == []
 
 
 NAMES_KIMS = (Named("F001", "f001", LEASE.token),)
@@ -159,42 +141,36 @@ def test_a_holder_vouches_for_what_they_merge(
     merge = commit(50, by=(by,), touched=(), named=named)
     merge = replace(merge, id="4" * 40, parents=(main.id, side.id))
     later = replace(commit(55, touched=()), id="5" * 40, parents=(merge.id, early.id))
-    broken = found(early, tenure(0, 900, ended=""), others=(side, main, merge, later))
+    broken = found(early, held(), others=(side, main, merge, later))
     assert [x for x in broken if not x[0].startswith("token-")] == expected
 
 
 def test_everybody_who_stands_for_a_commit_may_be_the_holder() -> None:
     for people in ((KIM.holder,), (JO.holder, KIM.holder), (JO.holder, "x@y.z", "KIM@Example.com")):
-        assert found(commit(30, by=people), tenure(0, 900, ended="")) == [
-            ("held-unproven", "warning")
-        ]
+        assert found(commit(30, by=people), held()) == [("held-unproven", "warning")]
     keys = Addresses().of(KIM.holder)
-    assert found(commit(30), tenure(0, 900, ended=""), pushers=keys) == []
-    assert found(commit(30, by=("",)), tenure(0, 900, ended="")) == NOW
-    assert found(commit(30, by=()), tenure(0, 900, ended="")) == NOW
+    assert found(commit(30), held(), pushers=keys) == []
+    assert found(commit(30, by=("",)), held()) == NOW
+    assert found(commit(30, by=()), held()) == NOW
 
 
 def test_a_co_author_is_a_claim_of_the_message_and_only_pointed_out() -> None:
     one = replace(commit(30), helpers=("x@y.z", "KIM@Example.com"))
-    assert found(one, tenure(0, 900, ended="")) == MAYBE
-    assert found(one, tenure(0, 20)) == []
-    assert found(one, tenure(0, 900, holder="lee@x.y", ended="")) == NOW
-    assert found(one, tenure(0, 900, ended=""), pushers=Addresses().of(KIM.holder)) == []
-    stands = tenure(80, 900, holder="lee@x.y", ended="")
+    assert found(one, held()) == MAYBE
+    assert found(one, held("lee@x.y")) == NOW
+    assert found(one, held(), pushers=Addresses().of(KIM.holder)) == []
+    stands = held("lee@x.y")
     helped = replace(commit(30), helpers=(KIM.holder,))
     later = [("held-now", "warning"), ("held-now", "error")]
-    assert sorted(found(helped, tenure(0, 900, ended=""), stands, now=100)) == sorted(later)
+    assert sorted(found(helped, held(), stands, now=100)) == sorted(later)
     same = Addresses(canonical={"k@home.example": KIM.holder})
-    assert (
-        found(replace(one, helpers=("k@home.example",)), tenure(0, 900, ended=""), addresses=same)
-        == MAYBE
-    )
+    assert found(replace(one, helpers=("k@home.example",)), held(), addresses=same) == MAYBE
 
 
 def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
     one, asked = commit(30), ("lee@x.y", KIM.holder)
-    assert found(one, tenure(0, 900, ended=""), requesters=asked) == MAYBE
-    assert found(one, tenure(0, 900, holder="mo@x.y", ended=""), requesters=asked) == NOW
+    assert found(one, held(), requesters=asked) == MAYBE
+    assert found(one, held("mo@x.y"), requesters=asked) == NOW
     named = commit(50, named=(NAMED,), touched=())
     theirs = (replace(MINE, holder=KIM.holder),)
     assert found(named, grants=theirs, requesters=asked) == [("token-unknown", "warning")]
@@ -204,10 +180,10 @@ def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
 
 
 def test_a_lease_that_stands_is_held_now() -> None:
-    stands = tenure(0, 900, ended="")
+    stands = held()
     assert found(commit(-50), stands, now=60) == [("held-now", "error")]
     assert found(commit(50), stands, now=60) == NOW
-    assert found(commit(50), tenure(0, 50), now=60) == []  # it was ended
+    assert found(commit(50), now=60) == []  # it was ended
     assert found(commit(-50), stands, now=HOUR) == []  # it lapsed
 
 
@@ -234,7 +210,7 @@ def test_address_alone_proves_no_holder_of_a_live_lease(
 ) -> None:
     one = replace(commit(30, by=(KIM.holder,)), **change)  # type: ignore[arg-type]
     pushers = Addresses().of(pusher) if pusher else frozenset[str]()
-    stands = tenure(0, 900, ended="")
+    stands = held()
     broken = found(one, stands, now=60, pushers=pushers)
     assert [x for x in broken if x[0] != "token-unknown"] == expected
     assert found(replace(one, named=()), stands, now=HOUR, pushers=pushers) == [], "it lapsed"
@@ -344,62 +320,16 @@ def test_what_is_no_trailer_is_none(text: str) -> None:
     assert read_trailer(text) is None
 
 
-# --- the timeline --------------------------------------------------------------------------------
+# --- grants ---------------------------------------------------------------------------------------
 
 
-def ends(kind: str, seconds: float, token: int) -> Event:
-    return Event(kind, "op", at(seconds).wall_ms, KIM.holder, "F001", "*", KIM.holder, token=token)
-
-
-def told(*steps: tuple[float, Lease | None, Lease | None], events: tuple[Event, ...] = ()) -> str:
-    trail = LedgerHistory(
-        layer="global",
-        steps=tuple(HistoryStep(at(t).wall_ms, ((before, after),)) for t, before, after in steps),
-        events=events,
-    )
-    tenures = sorted(
-        timeline(trail, DEFAULT_POLICY, Moment(now=at(HOUR))).tenures, key=lambda x: x.since
-    )
-    return "; ".join(
-        f"{(x.since - NOON) / MS:g}-{(x.until - NOON) / MS:g} {x.ended or 'stands'}"
-        for x in tenures
-    )
-
-
-def test_a_lease_lasts_from_its_grant_to_its_end() -> None:
-    one = lease(holder=KIM, ttl=100)
-    longer = replace(one, renewed_at=at(80).wall_ms, expires_at=at(180).wall_ms)
-    assert told((0, None, one)) == "0-100 stands"
-    assert told((0, None, one), (80, one, longer)) == "0-180 stands"
-    assert told((0, None, one), (80, one, longer), (90, longer, None)) == "0-91 gone"
-    released = (ends("released", 85, 1),)
-    assert told((0, None, one), (90, one, None), events=released) == "0-85 released"
-    assert told((0, None, one), (500, one, None)) == f"0-100 {RAN_OUT}"
-    early = (ends("lapsed", 60, 1),)  # its holder's clock was set back
-    assert told((0, None, one), (60, one, None), events=early) == f"0-60 {RAN_OUT}"
-    late = (ends("displaced", 500, 1),)
-    assert told((0, None, one), (500, one, None), events=late) == f"0-100 {RAN_OUT}"
-
-
-def test_completion_ends_a_lease_and_finished_work_was_never_held() -> None:
-    one = lease(holder=KIM, ttl=100)
-    done = replace(one, state=State.COMPLETED, renewed_at=at(50).wall_ms, expires_at=at(50).wall_ms)
-    assert told((0, None, one), (55, one, done)) == "0-50 completed"
-    assert told((0, None, replace(done, claimed_at=done.expires_at))) == ""
-
-
-def test_grants_are_known_by_events_and_by_records() -> None:
+def test_grants_are_known_by_events_and_by_leases() -> None:
     grant = Event("claimed", "op", NOON, JO.holder, "F001", "*", JO.holder, token=5)
+    end = Event("revoked", "op", at(9).wall_ms, KIM.holder, "F001", "*", KIM.holder, token=5)
     again = grant._replace(kind="taken_over", at=NOON + 9)
-    record = replace(lease(holder=KIM), token=7)
-    trail = LedgerHistory(
-        layer="global", first=(record,), events=(grant, ends("revoked", 9, 5), again)
-    )
-    read = timeline(trail, DEFAULT_POLICY, Moment(now=at(HOUR)))
-    assert sorted(read.grants) == [5, 7]
-    assert (read.grants[5].at, read.grants[5].ended) == (NOON, at(9).wall_ms)
-    assert read.grants[7].key == F001.key
-    assert read.knows(0)
-    assert not timeline(replace(trail, since=NOON), DEFAULT_POLICY, Moment(now=at(HOUR))).knows(
-        NOON - 1
-    )
+    lease_of_old = replace(lease(holder=KIM), token=7)
+    known = granted([grant, end, again], [lease_of_old])
+    assert sorted(known) == [5, 7]
+    one = known[5]
+    assert (one.at, one.ended, one.how, one.ended_by) == (NOON, end.at, "revoked", KIM.holder)
+    assert (known[7].key, known[7].ended) == (F001.key, None)
