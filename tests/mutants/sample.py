@@ -145,7 +145,8 @@ def played(numbers: Iterable[int]) -> int:
             if one.fate != "killed":
                 continue
             try:
-                why = judged(workshop.run_with(one))
+                ran = workshop.run_with(one)
+                why = judged(ran) if ran.code is not None else ""  # it never ends
                 escaped += bool(why)
             except ValueError:
                 why = "its lines have changed since"
