@@ -28,7 +28,7 @@ SURVIVORS = {
         "mine[m].resource is not None for m in own_cover",
     ),
     "a part that has lapsed covers still": (
-        "        mine = [x for x in mine if self.as_own(x) is Relation.MINE]\n",
+        "        mine = [x for x in mine if self.works_under(x)]\n",
         "",
     ),
     "what the check committed lands": (
