@@ -5,7 +5,6 @@ from gitlease.store.admission import name_url as name_url
 from gitlease.store.elsewhere import OtherPlaces as OtherPlaces
 from gitlease.store.git_ledger import NewPlace as NewPlace
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
-from gitlease.store.history_reader import LedgerHistory as LedgerHistory
 from gitlease.store.memory import MemoryStorage as MemoryStorage
 from gitlease.store.private_store import SHA1 as SHA1
 from gitlease.store.private_store import SHA256 as SHA256

@@ -476,7 +476,7 @@ def test_a_spoilt_record_is_said_and_is_no_pass(world: World) -> None:
     world.jo.at(MINUTE).commit("src/api/login.py")
     spoiled(world, "{{{", at=2 * MINUTE)
     checked = world.jo.at(3 * MINUTE).check()
-    assert (rules(checked), len(checked.unread), checked.ok) == ([], 1, False)
+    assert (rules(checked), len(checked.unread), checked.passed) == ([], 1, False)
 
 
 # --- who judges -----------------------------------------------------------------------------------
