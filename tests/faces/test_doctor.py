@@ -460,6 +460,7 @@ def is_open(folder: Path) -> bool:
     return folder.stat().st_mode & 0o700 == 0o700
 
 
+@pytest.mark.slow
 def test_what_is_no_folder_is_moved_away(jo: Path, tmp_path: Path) -> None:
     (jo / "tasks").mkdir()
     (jo / "tasks/F001.md").write_text("---\nid: F001\nstatus: todo\n---\n")

@@ -67,6 +67,7 @@ def test_a_hold_frees_what_it_took(ledger: MemoryLedger) -> None:
     assert alive(*COSTLY) == before
 
 
+@pytest.mark.slow
 def test_a_hold_of_an_event_loop_frees_what_it_took(ledger: MemoryLedger) -> None:
     async def main() -> None:
         for number in range(3):
@@ -77,6 +78,7 @@ def test_a_hold_of_an_event_loop_frees_what_it_took(ledger: MemoryLedger) -> Non
     assert alive(*COSTLY) == before
 
 
+@pytest.mark.slow
 def test_what_a_program_keeps_of_a_hold_keeps_nothing_else(ledger: MemoryLedger) -> None:
     async def main() -> gitlease.Holding:
         return await hold_and_leave_async("F1")
@@ -125,6 +127,7 @@ def test_a_lost_hold_frees_what_it_took_and_still_says_that_it_is_lost(
     assert entered[0].loss is gitlease.Loss.REVOKED
 
 
+@pytest.mark.slow
 def test_a_claim_that_is_cancelled_frees_what_it_took(ledger: MemoryLedger) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(hold_and_leave_async("F0"))
@@ -138,6 +141,7 @@ def test_a_claim_that_is_cancelled_frees_what_it_took(ledger: MemoryLedger) -> N
     assert alive(*COSTLY) == before
 
 
+@pytest.mark.slow
 def test_a_wait_for_a_loss_that_is_cancelled_leaves_nothing_in_the_hold(
     ledger: MemoryLedger,
 ) -> None:

@@ -59,7 +59,6 @@ def leases_of(clone: Path, env: Any = None) -> list[Any]:
     return found
 
 
-@pytest.mark.default("path")
 def test_a_git_remote_holds_what_is_promised(remote: Remote, clones: Clones) -> None:
     one, other = clones(2, remote)
     hasten(other, remote.env)

@@ -137,7 +137,6 @@ def test_no_verb_of_tasks_suggests_a_path(jo: Path) -> None:
 # --- what may be finished ------------------------------------------------------------------------
 
 
-@pytest.mark.default
 def test_a_name_that_nobody_knows_is_not_finished(clones: Clones) -> None:
     one, two = clones(2)
     assert ask(one, "done", "deploy", expect=7)["error"]["code"] == "not_found"
@@ -237,7 +236,6 @@ SHELL_SCRIPTS = {
 }
 
 
-@pytest.mark.default("bash")
 @pytest.mark.nightly
 @pytest.mark.parametrize("shell", SHELL_SCRIPTS)
 def test_shells_complete_what_stands_after_a_verb(

@@ -328,7 +328,6 @@ def test_a_commit_away_from_the_tasks_starts_nothing(repo: HookRepo, shell: str)
     assert not (repo.root / "x").exists()
 
 
-@pytest.mark.default("sh")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_commit_among_the_tasks_is_looked_at_whatever_their_folder_is_called(
     repo: HookRepo, shell: str

@@ -53,7 +53,6 @@ def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
     life(seed, weather=Weather(faults=0.8), steps=120)
 
 
-@pytest.mark.default
 def test_two_commands_of_one_clone_do_not_take_two_pasts_for_the_newest() -> None:
     """One learnt a ledger that had been rolled back while the other's fetch was under way."""
     life(38, weather=replace(FOUL, rollbacks=0.01), steps=150)
@@ -191,7 +190,6 @@ def test_a_rule_that_is_off_is_noticed(off: Callable[[Patch], None], monkeypatch
     assert broken(**given) == rule
 
 
-@pytest.mark.default
 def test_an_allowance_that_is_too_small_is_noticed() -> None:
     assert broken(**NO_SKEW) == "S2"
 

@@ -392,7 +392,6 @@ def test_reading_a_fork_binds_no_clone_to_its_ledger(
     assert hints[0].endswith("git config lease.remote upstream")
 
 
-@pytest.mark.default("False-False")
 @pytest.mark.nightly
 @pytest.mark.parametrize(("recorded", "known"), [(True, True), (False, True), (False, False)])
 def test_init_makes_no_ledger_on_a_fork_beside_that_of_another_remote(
@@ -475,7 +474,6 @@ def test_hooks_warn_of_another_ledger_and_let_pass(
         check_words(cleaned(done.stderr))
 
 
-@pytest.mark.default("True")
 @pytest.mark.parametrize("older", [True, False])
 def test_fork_as_push_url_takes_no_ledger_from_where_it_is(
     clones: Clones, path_remote: Remote, fork: Path, older: bool

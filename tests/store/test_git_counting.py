@@ -73,7 +73,6 @@ def depth(bare: Path) -> int:
 # --- connections --------------------------------------------------------------------------------
 
 
-@pytest.mark.default("path")
 def test_one_connection_for_each_uncontended_change(
     remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -632,7 +631,6 @@ def objects() -> Counter[str]:
     return Counter(type(x).__name__ for x in gc.get_objects())
 
 
-@pytest.mark.default
 def test_a_process_reads_what_is_in_a_state_and_its_past_once(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,7 +182,6 @@ def listed(leases: Leases) -> set[str]:
 # --- one bad record -----------------------------------------------------------------------------
 
 
-@pytest.mark.default
 def test_no_bad_record_is_read_as_a_lease(parsed: list[int], memory: Callable[[], int]) -> None:
     objects = Objects()
     for name, data in BAD_RECORDS.items():

@@ -297,7 +297,6 @@ def test_a_credential_helper_of_the_repository(tmp_path: Path, servers: Servers)
         assert {r.user for r in remote.requests() if r.status == 200} == {"jo"}
 
 
-@pytest.mark.default
 def test_a_password_in_the_url_is_never_shown(
     tmp_path: Path, servers: Servers, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -487,7 +486,6 @@ def test_odd_names_of_folders(
     assert read_files(bare)
 
 
-@pytest.mark.default
 def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:
     """A URL that reads as an option is refused in words, or taken as a path, never as an option."""
     clone = tmp_path / "clone"

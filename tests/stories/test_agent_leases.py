@@ -49,7 +49,6 @@ def two(clones: Clones) -> Two:
     return made
 
 
-@pytest.mark.default
 def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: Two) -> None:
     kim = two.kim
     kim.env["GITLEASE_SESSION"] = "run-1"
@@ -263,7 +262,6 @@ def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) ->
     assert kim.types("release F001").code == 1, "there is nothing left of kim's"
 
 
-@pytest.mark.default
 def test_the_start_of_a_session_ends_what_has_landed(two: Two) -> None:
     kim, jo, layer = two.kim, two.jo.clone, "team"
     kim.ok(f"claim F001 --ttl 2h --layer {layer}")

@@ -205,7 +205,6 @@ ONCE: dict[str, Callable[[], TcpFault]] = {
 }
 
 
-@pytest.mark.default("cut in the question")
 @pytest.mark.parametrize("name", ONCE)
 def test_http_fault_once(name: str, http: Stage) -> None:
     """One fault, and then the network is well again: Ann gets an answer that holds."""

@@ -47,7 +47,6 @@ def cleared(agent: Agent, number: str) -> Agent:
     return after
 
 
-@pytest.mark.default
 def test_a_cleared_conversation_continues_its_session_and_the_last_end_ends_it(
     jo: Typist,
 ) -> None:
@@ -235,7 +234,6 @@ print(json.dumps(one.claim("T3")))
     assert stays == joined, "while it lives"
 
 
-@pytest.mark.default("nobody")
 @pytest.mark.parametrize("before", ["nobody", "two"])
 def test_a_tool_server_keeps_its_leases_whoever_begins_beside_it(desk: Desk, before: str) -> None:
     """Told no session, it would join another one, or none, from then on."""

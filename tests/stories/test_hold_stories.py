@@ -58,7 +58,6 @@ def no_thread_stays() -> Iterator[None]:
     until(lambda: not own(), "the end of the heartbeat")
 
 
-@pytest.mark.default
 def test_a_hold_is_renewed_while_it_lasts_and_released_at_its_end(clone: Path) -> None:
     with gitlease.hold("F001", ttl="6s", directory=str(clone)) as lease:
         until(lambda: [x.renewals for x in live(clone)] >= [2], "renewals")

@@ -31,7 +31,6 @@ DUE = 6 * MINUTE  # more than a third of the usual 15 minutes
 F002 = "tasks/F002.md"
 
 
-@pytest.mark.default
 def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
     pair.jo.put(F002, STARTED)
     said = goes_on(pair.jo.commit(), "claimed F002, because this commit starts it")

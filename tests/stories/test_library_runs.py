@@ -51,7 +51,6 @@ def status_of(desk: Desk, name: str) -> str:
 # --- run -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.default
 def test_a_command_runs_while_the_leases_are_held(jo: Desk) -> None:
     code = """
 see = "echo $GITLEASE_RESOURCE $GITLEASE_TOKEN; exit 3"

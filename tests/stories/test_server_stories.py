@@ -207,7 +207,7 @@ def test_what_cannot_be_judged_is_not_accepted(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def judge(*_: object) -> None:
+    def judge(*_: object, **__: object) -> None:
         raise fault
 
     forge = Forge(tmp_path / "own.git", scene)

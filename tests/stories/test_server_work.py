@@ -64,7 +64,6 @@ def held(done: Done, what: str) -> None:
     assert re.search(rf"gitlease: refused \(held\): {what} .* jo@example.com", done.stderr)
 
 
-@pytest.mark.default
 def test_a_push_that_touches_what_another_holds_is_refused(jo: User, kim: User) -> None:
     jo.claim("src/api/")
     kim.saves("src/api/login.py", "src/web/page.py")

@@ -70,7 +70,6 @@ def statuses(clone: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.default
 def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script = COUNT + 'test -s "$GITLEASE_BRIEF" && head -n 1 "$GITLEASE_BRIEF"'

@@ -576,6 +576,7 @@ for number in range(5):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_race_lose_no_edge(clone: Clone) -> None:
     names = [f"F{worker}{number}" for worker in (1, 2, 3) for number in range(5)]
     for name in names:
