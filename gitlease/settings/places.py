@@ -117,34 +117,16 @@ def locate(
     """
     weak = [name for name in (*PLACE, LEDGER) if is_decided_by_main(found.found[name])]
     places = [name for name in PLACE if name in weak]
-    used = read_used(folder)
     tree = {name: x for name in weak if (x := found.found[name]).source != BUILT_IN}
     remotes = deciding_remotes(found, repository)
     main = main_place(repository, remotes, folder, keeps=keeps)
     knows_main = main.presence is not Presence.UNKNOWN
     refuse_inner_remote(repository, main.found)
-    if not used.is_kept and _has_older_state(folder, found.layer):
-        used = UsedPlaces(_values(main.found if knows_main else tree))
-        if keeps:
-            keep_used(folder, used)
     given = main.found if knows_main else tree
-    if keeps and knows_main and used.moved and used.moved == used.values == _values(given):
-        used = replace(used, moved=None)  # main says so too, and may say otherwise later
-        keep_used(folder, used)
-    notices, doubt, hints, target = list[str](), "", tuple[str, ...](), None
-    values = _values(given)
-    if used.values is not None and values != used.values:
-        # Until main has named the place to which the ledger moved, it is merely older than that.
-        if knows_main and used.moved not in (values, used.values):
-            target = values
-            what = ", ".join(_said(x, values[x]) for x in places if values[x] != used.values[x])
-            if what:
-                notices.append(
-                    f"{what} on {main.name} takes effect once the ledger is moved there: "
-                    "its admins, or anyone if it has none, do that with gitlease init --move"
-                )
-        if not knows_main or used.moved != values:
-            values = used.values
+    named = _values(given)
+    used = _used_before(folder, found.layer, named, knows_main=knows_main, keeps=keeps)
+    values, target = _place_in_use(named, used, knows_main=knows_main)
+    notices = [] if target is None else _of_a_move(places, target, used, main)
     differing = [x for x in places if x in tree and tree[x].value != values[x]]
     lacking = [x for x in places if x not in tree and x in main.found]
     if tells:
@@ -153,21 +135,13 @@ def locate(
             f"is on {main.name}"
             for x in differing
         ]
+    doubt, hints = "", tuple[str, ...]()
     if used.values is None and REMOTE in places and not knows_main:
         doubt = f"where the ledger is cannot be told: {main.why}"
         hints = (_way_to_learn(main.why, remotes), NAMES[REMOTE])
     elif used.values is None and differing + lacking and LEDGER not in main.found and knows_main:
         doubt, hints = _disagreement([*differing, *lacking], tree, values, main)
-    decided = {
-        name: given[name]
-        if name in given and (name not in values or given[name].value == values[name])
-        else Found(values[name], f"{FILE} as used before")
-        if name in values and values[name] != KEYS[name].default
-        else found.found[name]
-        if name not in values
-        else Found(KEYS[name].default, BUILT_IN)
-        for name in weak
-    }
+    decided = {name: _decided(name, given, values, found.found[name]) for name in weak}
     return Located(
         settings_of({**found.found, **decided}),
         found,
@@ -179,6 +153,58 @@ def locate(
         knows_main,
         target,
     )
+
+
+def _used_before(
+    folder: str, layer: str, named: Values, *, knows_main: bool, keeps: bool
+) -> UsedPlaces:
+    """The place that this clone has used; ``named`` is the one that it is told of now."""
+    used = read_used(folder)
+    if not used.is_kept and _has_older_state(folder, layer):
+        used = UsedPlaces(named)
+        if keeps:
+            keep_used(folder, used)
+    if keeps and knows_main and used.moved and used.moved == used.values == named:
+        used = replace(used, moved=None)  # main says so too, and may say otherwise later
+        keep_used(folder, used)
+    return used
+
+
+def _place_in_use(
+    named: Values, used: UsedPlaces, *, knows_main: bool
+) -> tuple[Values, Values | None]:
+    """The place to use, and the one to which main wants the ledger moved, if that is another."""
+    if used.values is None or named == used.values:
+        return named, None
+    # Until main has named the place to which the ledger moved, it is merely older than that.
+    is_wanted = knows_main and used.moved not in (named, used.values)
+    follows_move = knows_main and used.moved == named
+    return named if follows_move else used.values, named if is_wanted else None
+
+
+def _of_a_move(
+    places: Sequence[str], target: Values, used: UsedPlaces, main: MainPlace
+) -> list[str]:
+    """What to say of a place that main names, and to which the ledger has not moved."""
+    before = used.values or target
+    what = ", ".join(_said(x, target[x]) for x in places if target[x] != before[x])
+    if not what:
+        return []
+    return [
+        f"{what} on {main.name} takes effect once the ledger is moved there: "
+        "its admins, or anyone if it has none, do that with gitlease init --move"
+    ]
+
+
+def _decided(name: str, given: Mapping[str, Found], values: Values, otherwise: Found) -> Found:
+    """A setting of the place in use: as it is given, if that is what is used."""
+    if name in given and (name not in values or given[name].value == values[name]):
+        return given[name]
+    if name not in values:
+        return otherwise
+    if values[name] == KEYS[name].default:
+        return Found(KEYS[name].default, BUILT_IN)
+    return Found(values[name], f"{FILE} as used before")
 
 
 def _way_to_learn(why: str, remotes: Sequence[str]) -> str:
