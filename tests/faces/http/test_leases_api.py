@@ -110,6 +110,7 @@ def test_a_condition_is_checked(jo: httpx.Client) -> None:
     first = jo.put("/v1/leases/F001", headers={"If-None-Match": "*"})
     assert first.status_code == 201
     refused(jo.put("/v1/leases/F001", headers={"If-None-Match": "*"}), 409, "held")
+    refused(jo.put("/v1/leases/F001", headers={"If-None-Match": '"7"'}), 400, "usage")
     assert jo.put("/v1/leases/F001").json()["status"] == "renewed"
     refused(jo.patch("/v1/leases/F001", headers={"If-Match": '"77"'}), 412, "lost")
     refused(jo.delete("/v1/leases/F001", headers={"If-Match": '"77"'}), 412, "lost")
