@@ -24,7 +24,7 @@ from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.table import find_verb
 from gitlease.wiring import open_gateway, open_workspace
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 TASK = "---\nid: {}\ntitle: x\nstatus: todo\n---\n"
 DAY = 86_400
 

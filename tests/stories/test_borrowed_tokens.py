@@ -9,7 +9,7 @@ from support.hooked import CODE, Done
 from support.remotes import Servers
 from support.served import Host, User, serve
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 API, WEB = "src/api/login.py", "src/web/page.py"
 

@@ -10,7 +10,7 @@ from support.clock import ManualClock
 from support.repos import git
 from support.typed import Agent, Typist
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 JO, BOT = "jo@example.com", "bot@example.com"
 WAY = f"git config user.email {JO}"
@@ -41,6 +41,7 @@ def test_every_answer_says_as_whom_the_session_holds_its_leases(jo: Typist) -> N
     assert WAY not in jo.types("brief").err, "it holds nothing"
 
 
+@pytest.mark.default
 def test_another_session_and_a_lapsed_lease_are_no_reason(jo: Typist) -> None:
     jo.ok("claim F001 --any --ttl 60s")
     git(jo.clone, "config", "user.email", BOT)

@@ -10,7 +10,7 @@ from support.clock import ManualClock
 from support.repos import git
 from support.typed import Typist
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 JO, BOT = "jo@example.com", "bot@example.com"
 WAY = f"git config user.email {JO}"

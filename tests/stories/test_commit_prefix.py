@@ -13,7 +13,7 @@ from support.snapshots import check_words, raises
 from gitlease.core import UsageError
 from gitlease.settings.schema import read_commit_prefix
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 TASK = "---\nid: {}\nstatus: todo\nassigned: []\n---\n"
 # A host's rule: every subject on a branch begins with a key.

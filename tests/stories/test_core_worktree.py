@@ -10,7 +10,7 @@ from support.commands import typed
 from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 TASK = "---\nid: F001\nstatus: todo\nassigned: []\n---\n"
 

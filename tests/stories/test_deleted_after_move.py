@@ -16,7 +16,7 @@ from gitlease.store import git_ledger
 from gitlease.wiring import Workspace, move_ledger, open_workspace
 from gitlease.wiring.ledger import LedgerPlace
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 OLD, NEW = "refs/gitlease/global", "refs/other/global"
 BUILD = parse_resource("build")
@@ -37,6 +37,7 @@ def of(desk: Desk) -> Workspace:
     return open_workspace(str(desk.clone))
 
 
+@pytest.mark.default
 def test_ledger_that_was_deleted_after_a_move_is_not_begun_again_from_the_move(
     pair: tuple[Desk, Desk], path_remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +82,7 @@ def test_no_new_ledger_takes_the_place_of_one_that_was_moved_and_deleted(
     assert not git(path_remote.bare, "for-each-ref", NEW)
 
 
+@pytest.mark.default
 def test_two_who_move_it_at_once_lock_nobody_out(
     pair: tuple[Desk, Desk], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from support.running import lives, number_in, until
 
 from gitlease.push import landing
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("deaf", [False, True])

@@ -12,7 +12,7 @@ from support.remotes import Remote
 from gitlease.core import PolicyRefused
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 def test_a_claim_names_the_landing_to_go_on_with(path_remote: Remote, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support.remotes import Remote
 from gitlease.core import GitleaseError, Invalid
 from gitlease.push import landing
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 NOTE = "a note of an editor\n"
 WRITES = f"printf '{NOTE.strip()}\\n' >> tasks/F001.md"
@@ -55,6 +55,7 @@ def test_what_a_failed_check_wrote_into_the_task_file_is_kept(
     assert landings.on_main("tasks/F001.md").endswith(NOTE.strip())
 
 
+@pytest.mark.default
 def test_what_a_failed_check_wrote_over_the_edge_is_kept_as_it_is(landings: Landings) -> None:
     jo = landings.jo
     jo.begins()
@@ -66,6 +67,7 @@ def test_what_a_failed_check_wrote_over_the_edge_is_kept_as_it_is(landings: Land
     assert "tasks/F001.md" in " ".join(caught.value.hints)
 
 
+@pytest.mark.default
 def test_where_other_files_are_in_the_way_the_branch_stays(
     landings: Landings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ def test_what_was_written_until_an_overtaken_landing_succeeded_is_kept(
     assert jo.git("diff", "--name-only", "HEAD") == "tasks/F001.md"
 
 
+@pytest.mark.default
 def test_what_was_written_in_line_is_kept_and_lands_nothing(
     landings: Landings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +127,7 @@ def test_what_was_committed_in_line_stays_on_the_branch(
     assert jo.land().commits == 2
 
 
+@pytest.mark.default
 def test_what_was_staged_and_is_nowhere_else_is_kept(landings: Landings) -> None:
     jo = landings.jo
     jo.begins()
@@ -137,6 +141,7 @@ def test_what_was_staged_and_is_nowhere_else_is_kept(landings: Landings) -> None
     assert jo.git("show", ":README").endswith(NOTE.strip())
 
 
+@pytest.mark.default
 def test_an_edge_that_nobody_touched_is_put_back_to_the_byte(landings: Landings) -> None:
     jo = landings.jo
     jo.begins()

@@ -15,7 +15,7 @@ from support.repos import git, real_clone
 from gitlease.core import Invalid
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 SECRET = "tr a-zA-Z n-za-mN-ZA-M"
 
@@ -127,6 +127,7 @@ def test_a_main_that_cannot_be_read_completes_nothing(landings: Landings) -> Non
     assert jo.states == {"F001": "active"}
 
 
+@pytest.mark.default
 def test_a_task_whose_file_is_not_in_git_does_not_land(path_remote: Remote, tmp_path: Path) -> None:
     jo = make_landings(path_remote, tmp_path / "at").jo
     new = jo.root / "tasks" / "F009.md"
@@ -168,6 +169,7 @@ def test_a_task_lands_in_a_clone_without_blobs_after_its_file_changed(
     assert there.endswith("More.")
 
 
+@pytest.mark.default
 def test_a_clone_without_blobs_reads_what_has_landed_elsewhere(
     path_remote: Remote, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from support.remotes import Remote
 
 from gitlease.push import landing
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gitlease.core import Denied
 from gitlease.engine import transaction
 from gitlease.push import landing
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def test_a_commit_made_between_check_and_push_does_not_land(
     assert git(landings.bare, "rev-parse", "main") == landed.commit
 
 
+@pytest.mark.default
 def test_a_refusal_is_final_though_the_base_moves_again_and_again(
     landings: Landings, pushes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_refusal_is_tried_again_once_the_ledger_has_moved(
     assert jo.states == {"F001": "completed", "F002": "active"}
 
 
+@pytest.mark.default("True")
 @pytest.mark.parametrize("unfenced", [False, True])
 def test_a_lost_race_is_tried_again(landings: Landings, tmp_path: Path, *, unfenced: bool) -> None:
     jo = landings.jo

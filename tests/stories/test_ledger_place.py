@@ -12,7 +12,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, real_clone
 from support.running import Desk, desks_in
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 OTHER = "lease: {ref_prefix: refs/heads/gitlease}\n"
@@ -102,6 +102,7 @@ def test_fetched_main_decides_before_it_is_merged(
         assert shown["source"].startswith(f"{FILE}:1 on the default branch of origin")
 
 
+@pytest.mark.default
 def test_fresh_clone_on_an_old_branch_creates_no_second_ledger(
     ada_and_bob: tuple[Desk, Desk], path_remote: Remote, tmp_path: Path
 ) -> None:

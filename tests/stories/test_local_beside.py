@@ -9,7 +9,7 @@ import pytest
 from support.clock import ManualClock
 from support.typed import Typist
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 ALONE = "which nobody else sees"
 

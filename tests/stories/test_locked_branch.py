@@ -19,7 +19,7 @@ from gitlease.git.run import GitResult
 from gitlease.push import LandOptions
 from gitlease.store import transport
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 LEDGER = "refs/gitlease/global"
 MAIN = "refs/heads/main"

@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, real_clone
 from support.running import desks_in
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 LEDGER, MOVED = "refs/gitlease/global", "refs/other/global"

@@ -11,7 +11,7 @@ from support.repos import commit_file, git, real_clone
 from support.running import Desk, desks_in
 from support.served import serve
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 OLD, NEW = "refs/gitlease/global", "refs/other/global"

@@ -11,7 +11,7 @@ from support.repos import commit_file, git, real_clone, run_git
 from support.running import Desk, desks_in
 from support.served import serve
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 OLD, NEW = "refs/gitlease/global", "refs/heads/gitlease/global"
@@ -148,6 +148,7 @@ def test_another_remote_counts_only_if_main_names_it(
     assert {*bob.live()} == {"deploy", "build"}
 
 
+@pytest.mark.default
 def test_place_that_main_does_not_name_is_not_followed(
     team: tuple[Desk, Desk, Desk], path_remote: Remote, tmp_path: Path
 ) -> None:

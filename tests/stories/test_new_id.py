@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 TASK = "---\nid: F001\nstatus: todo\nassigned: []\n---\n"
 
@@ -43,6 +43,7 @@ def test_what_would_finish_the_old_id_says_what_to_do(jo: Path, committed: bool)
     assert typed(jo, "done", "F002").returncode == 0
 
 
+@pytest.mark.default
 def test_a_release_says_that_the_file_still_names_its_holder(jo: Path) -> None:
     released = typed(jo, "release", "F001")
     assert released.returncode == 0

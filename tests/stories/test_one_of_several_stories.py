@@ -15,7 +15,7 @@ from support.remotes import Remote
 from support.running import Desk, until
 from support.workers import Workers
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 Clones = Callable[..., list[Path]]
 
 

@@ -17,7 +17,7 @@ from gitlease.faces.library import Leases
 from gitlease.git import read_mailmap
 from gitlease.wiring import open_workspace
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 Clones = Callable[..., list[Path]]
 WORK, HOME, KIM = "w1@example.com", "w2@example.com", "w3@example.com"

@@ -12,7 +12,7 @@ from support.running import LONG, Desk, lives, number_in, sleeper, until
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="orphans are adopted on Linux"),
-    pytest.mark.default,
+    pytest.mark.slow,
 ]
 
 

@@ -21,7 +21,7 @@ from gitlease.faces.hooks import entry
 from gitlease.git.mainline import learn_main
 from gitlease.wiring import open_hooks
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 KINDS = {  # options of git clone
     "full": [],
@@ -437,6 +437,7 @@ def refused(typed: Typed) -> None:
     assert "--new-ledger" not in typed.err
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(
     "line",
     [

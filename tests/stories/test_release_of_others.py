@@ -13,7 +13,7 @@ from support.hooked import task_text
 from support.repos import commit_file, git
 from support.typed import Typist
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 JO, KIM = "jo@example.com", "kim@example.com"
 
@@ -51,6 +51,7 @@ def take_over(two: Two, name: str, *options: str) -> None:
     two.kim.ok(" ".join(("claim", name, "--any", *options)))
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("options", ["", "--note 'half done'"])
 def test_a_displaced_holder_is_refused_and_told_who_holds_it_now(two: Two, options: str) -> None:
     take_over(two, "deploy")
@@ -62,6 +63,7 @@ def test_a_displaced_holder_is_refused_and_told_who_holds_it_now(two: Two, optio
         assert two.is_kims("deploy")
 
 
+@pytest.mark.default
 def test_the_name_of_a_displaced_holder_leaves_its_own_task_file(two: Two) -> None:
     take_over(two, "F001", "--takeover --reason 'jo is away'")
     file = two.jo.clone / "tasks" / "F001.md"

@@ -9,7 +9,7 @@ import pytest
 from support.repos import commit_file, git
 from support.running import Desk, desks_in
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 RECORD = "lease: {ledger: 0123456789abcdef0123}\n"

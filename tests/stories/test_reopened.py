@@ -15,7 +15,7 @@ from gitlease.core import PolicyRefused, Unavailable
 from gitlease.store.git_ledger import LATE
 from gitlease.wiring import move_ledger
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 MOVED = "refs/other/global"
 

@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 REF = "refs/gitlease/global"
 

@@ -15,7 +15,7 @@ import gitlease
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="orphans are adopted on Linux"),
-    pytest.mark.default,
+    pytest.mark.slow,
 ]
 
 
@@ -42,6 +42,7 @@ def test_what_a_run_claims_in_another_layer_ends_with_it(jo: Desk, kim: Desk) ->
     assert (done.returncode, held(kim, "team"), held(kim, "global")) == (0, ["mine"], [])
 
 
+@pytest.mark.default
 def test_what_a_killed_run_claimed_in_another_layer_ends_with_it(
     jo: Desk, kim: Desk, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_what_a_killed_run_claimed_in_another_layer_ends_with_it(
     assert (held(kim, "team"), held(kim, "global")) == ([], ["last"])
 
 
+@pytest.mark.default("given")
 @pytest.mark.parametrize("session", [[], ["--session", "mine"]], ids=["own", "given"])
 def test_a_run_that_is_killed_as_it_claims_keeps_nothing(
     jo: Desk, kim: Desk, tmp_path: Path, session: list[str]

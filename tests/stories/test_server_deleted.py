@@ -22,7 +22,7 @@ from gitlease.git import SystemClock
 from gitlease.server.receive import receive
 from gitlease.verify import check_past
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, User, serve
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

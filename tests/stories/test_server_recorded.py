@@ -12,7 +12,7 @@ from support.served import Host, serve
 
 from gitlease.core import Restore
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

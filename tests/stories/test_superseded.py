@@ -20,7 +20,7 @@ from gitlease.engine import acts
 from gitlease.push import LandOptions, PushAnswer, PushRequest
 from gitlease.wiring import CheckContext, open_push
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 API, LOGIN, PAGE = "src/api/", "src/api/login.py", "src/web/page.py"
 THRICE = range(3)
@@ -67,6 +67,7 @@ def lost(begun: Pair) -> Pair:
     return begun
 
 
+@pytest.mark.default
 def test_push_refuses_it_each_time(lost: Pair) -> None:
     before = lost.on_remote("main")
     for _ in THRICE:
@@ -245,6 +246,7 @@ def test_an_override_is_recorded_and_holds_at_every_door(lost: Pair) -> None:
     assert checks(lost.jo) == []
 
 
+@pytest.mark.default
 def test_an_override_that_overrides_nothing_is_not_recorded(pair: Pair) -> None:
     pair.jo.claim(API)
     works(pair.jo, token=1)

@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone, make_repository
 from support.snapshots import check_words
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 TASK = "---\nid: F001\nstatus: todo\nassigned: []\n---\n"
 
@@ -31,6 +31,7 @@ def clone_with(path_remote: Remote, tmp_path: Path, tasks: Path, place: str) -> 
     return clone
 
 
+@pytest.mark.default("True")
 @pytest.mark.parametrize("filled", [True, False])
 def test_a_task_of_a_submodule_is_not_claimed_in_the_wrong_ledger(
     path_remote: Remote, tmp_path: Path, tasks: Path, filled: bool

@@ -18,7 +18,7 @@ from support.running import Desk
 from gitlease.core import Unassign, parse_resource
 from gitlease.store import read_step
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 F001 = "---\nid: F001\ntitle: x\nstatus: todo\nassigned: [w1@example.com]\n---\n"
 REF = "refs/gitlease/global"
 

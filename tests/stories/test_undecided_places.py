@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, real_clone
 from support.running import Desk, desks_in
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 FILE = ".gitlease.yaml"
 LEDGER = "refs/gitlease/global"

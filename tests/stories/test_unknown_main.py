@@ -12,7 +12,7 @@ from support.clock import ManualClock
 from support.repos import git, real_clone
 from support.typed import Typist
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 
 def task(id: str, status: str = "todo", assigned: str = "") -> str:

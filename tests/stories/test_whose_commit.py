@@ -14,7 +14,7 @@ from gitlease.core import LeaseHeld
 from gitlease.push import PushRequest
 from gitlease.wiring import CheckContext, open_push
 
-pytestmark = pytest.mark.default
+pytestmark = pytest.mark.slow
 
 API, LOGIN, PAGE = "src/api/", "src/api/login.py", "src/web/page.py"
 BOT = "agent@bots.example"
