@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 
 import pytest
 from mutants.catalogue import CHANGES, MUTANTS, ROOT, Mutant
+from mutants.nets import is_there
 from mutants.run import judged
 from mutants.sample import TABLE, Sample
 from mutants.workshop import Workshop
@@ -20,19 +20,7 @@ SAMPLE, SEED = 5, 13  # tests/mutants/run.py tries them all
 def test_a_fault_can_be_put_in(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     assert mutant.applied(source) != source
-    assert _is_there(mutant.net)
-
-
-def _is_there(net: str) -> bool:
-    file, _, test = net.partition("::")
-    name = re.split(r"::|\[", test)[0 if not test.startswith("Test") else 1]
-    return not test or f"def {name}(" in _tests_of(ROOT / file)
-
-
-def _tests_of(file: Path) -> str:
-    """The text of a file of tests, with the suite that it takes its tests from."""
-    suite = file.parent / "suite.py"
-    return file.read_text("utf-8") + (suite.read_text("utf-8") if suite.exists() else "")
+    assert is_there(mutant.net, ROOT)
 
 
 def test_the_table_has_each_once_and_some_for_every_safety() -> None:
@@ -46,7 +34,7 @@ def test_nine_of_ten_drawn_mutants_are_caught_and_the_table_says_by_what() -> No
     assert len(sample.drawn) >= 300
     assert sample.fates["killed"] >= 0.9 * len(sample.drawn)
     assert TABLE.read_text(encoding="utf-8") == sample.table()
-    missing = [x.by for x in sample.drawn if x.fate == "killed" and not _is_there(x.by)]
+    missing = [x.by for x in sample.drawn if x.fate == "killed" and not is_there(x.by, ROOT)]
     assert missing == []
 
 
