@@ -236,6 +236,7 @@ SHELL_SCRIPTS = {
 }
 
 
+@pytest.mark.slow("bash")
 @pytest.mark.nightly
 @pytest.mark.parametrize("shell", SHELL_SCRIPTS)
 def test_shells_complete_what_stands_after_a_verb(

@@ -392,6 +392,7 @@ def test_reading_a_fork_binds_no_clone_to_its_ledger(
     assert hints[0].endswith("git config lease.remote upstream")
 
 
+@pytest.mark.slow("False-False")
 @pytest.mark.nightly
 @pytest.mark.parametrize(("recorded", "known"), [(True, True), (False, True), (False, False)])
 def test_init_makes_no_ledger_on_a_fork_beside_that_of_another_remote(

@@ -236,6 +236,7 @@ def test_what_only_main_says_counts_in_every_view(story: Story) -> None:
     assert states() == expected | {"F003": WhyNot.YOURS}
 
 
+@pytest.mark.slow("done-refs/heads/main.lock")
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("verb", "lock"), [("claim", "index.lock"), ("done", "refs/heads/main.lock")]

@@ -57,6 +57,7 @@ def claim_together(jo: Desk, turns: int) -> None:
     assert len({x["session"] for x in leases}) == PROCESSES
 
 
+@pytest.mark.slow("1-4")
 @pytest.mark.nightly
 @pytest.mark.parametrize(("turns", "most"), [(1, 4), (5, 24)])
 def test_who_waits_for_its_turn_has_its_claim_carried_along(

@@ -93,6 +93,7 @@ class World:
         git(jo.clone, "commit", "-q", "--allow-empty", "-m", "with hooks")
 
 
+@pytest.mark.slow("1")
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "seed", [*(1, 2, 3, 39), *(pytest.param(x, marks=pytest.mark.nightly) for x in range(4, 12))]

@@ -65,6 +65,7 @@ def seconds_left(shown: str, name: str) -> int:
     return int(found[1] or 0) * 60 + int(found[2])
 
 
+@pytest.mark.slow("60")
 @pytest.mark.nightly
 @pytest.mark.parametrize("columns", [60, 100, 200])
 def test_what_others_do_comes_in(clone: Path, kim: Desk, columns: int) -> None:
@@ -99,6 +100,7 @@ def test_it_takes_no_keys(clone: Path, kim: Desk) -> None:
         assert terminal.ended() == 130
 
 
+@pytest.mark.slow("2-130")
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "code"),

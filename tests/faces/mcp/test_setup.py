@@ -40,6 +40,7 @@ def write_program(folder: Path, line: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.slow("claude")
 @pytest.mark.nightly
 @pytest.mark.parametrize("host", AGENTS)
 def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
