@@ -26,7 +26,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration
 from gitlease.core.lease import Lease, State, holder_has, place, same_person
-from gitlease.core.ledger import WAITS, Header, Ledger
+from gitlease.core.ledger import WAITS, Header, Ledger, is_kept
 from gitlease.core.loss import lost_by, lost_in
 from gitlease.core.moves.closing import check_admin
 from gitlease.core.moves.holding import RETIRED, of_session, restore_hint
@@ -421,6 +421,8 @@ def release_all(
     def of_layer(session: LedgerSession) -> Answer:
         look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
+        # A task that was kept is no longer held: it waits until it is named.
+        mine = [x for x in mine if not is_kept(x)]
         if session.is_below_run:
             # Below a run, what its person has without a session is not the run's to end.
             mine = [x for x in mine if x.session is not None]

@@ -104,7 +104,7 @@ WORD = r"(?>\"(?>\\[\s\S]|[^\"\\])*+\"|'[^']*+'|\\.|\$\([^()]*+\)|`[^`]*+`|[^\s;
 REDIRECTION = rf"(?:\b[0-9]++)?(?:&>|[<>]{{1,2}}&?)[ \t]*+{WORD}"
 ARGUMENT = rf"(?:[ \t]*+{REDIRECTION}|{SPACE}{WORD})"
 ARGUMENTS = rf"(?:{ARGUMENT})*+"
-PLACE = r"(?:[\w.~+-]*+/)*+"  # before the name of a program
+PLACE = r"\\?(?:[\w.~+-]*+/)*+"  # before the name of a program; `\` passes over its alias
 # What may stand before a command: a command that runs it, with options and values of these.
 WRAPPER = r"(?:sudo|doas|command|exec|time|env|nohup|nice|setsid|timeout|xargs)"
 NO_COMMAND = rf"(?!{PLACE}(?:{WRAPPER}|git|rm|eval|[a-z]*sh)\s)"

@@ -475,6 +475,7 @@ class PoolTaker:
         names = set[str]()
         for entry in reading.entries:
             name, view = entry.task.resource.text, entry.lease
+            is_kept = entry.setback is not None and entry.setback.waits
             if name in self.stranded or name in without:
                 continue
             if entry.why_not in (WhyNot.DONE, WhyNot.STATUS):
@@ -483,7 +484,7 @@ class PoolTaker:
                 names.add(name)
             elif entry.claimable and name not in self._taken:  # a warning has said why
                 self.stranded[name] = "it could not be claimed here"
-            elif entry.claimable or view is None or view.state == "active":
+            elif entry.claimable or is_kept or view is None or view.state == "active":
                 names.add(name)
             else:  # its edge, or the margin of time, still keeps the task
                 why = f"the lease of {view.holder} has expired, and nobody works on it"
