@@ -422,6 +422,7 @@ def release_all(
         look = session.look()
         mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
         # A task that was kept is no longer held: it waits until it is named.
+        waiting = {x.resource for x in mine if is_kept(x)}
         mine = [x for x in mine if not is_kept(x)]
         if session.is_below_run:
             # Below a run, what its person has without a session is not the run's to end.
@@ -431,11 +432,17 @@ def release_all(
         said = tuple(x for x in look.warnings if x not in session.store.warnings)
         answer = leave_to_runs(Answer(status="released", changed=False, warnings=said), kept)
         names = {x.resource for x in kept}  # the scopes of a resource are released together
-        wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in names))
-        for start in range(0, len(wanted), MAX_RESOURCES):
-            some = wanted[start : start + MAX_RESOURCES]
+        mine = [x for x in mine if x.resource not in names]
+        wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in waiting))
+        starts = range(0, len(wanted), MAX_RESOURCES)
+        steps = [(wanted[start : start + MAX_RESOURCES], None) for start in starts]
+        # But where a scope is kept, each of the others is released alone.
+        parts = [([x.resource], x.scope) for x in mine if x.resource in waiting]
+        for some, scope in (*steps, *parts):
             try:
-                done = release(session, some, note=note, keep_status=keep_status, commit=commit)
+                done = release(
+                    session, some, scope=scope, note=note, keep_status=keep_status, commit=commit
+                )
             except GitleaseError as error:
                 # Before the first step there is no part to tell of.
                 if not answer.changed:

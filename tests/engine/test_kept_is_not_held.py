@@ -13,7 +13,7 @@ from support.session import MemoryWorld
 from support.tasks import task
 
 from gitlease.core import Actor, is_kept, parse_resource
-from gitlease.engine import acts
+from gitlease.engine import ClaimOptions, acts
 from gitlease.guard.discards import discards
 from gitlease.runs import RunPlace
 from gitlease.runs.pool import PoolRequest, PoolTaker
@@ -38,6 +38,15 @@ def test_a_release_of_everything_leaves_it(world: MemoryWorld, who: Actor) -> No
     answer = acts.release_all([world.of(who).session])
     assert [view.resource for view in answer.leases] == ["F002"]
     assert [x.resource for x in world.leases() if is_kept(x)] == [F001]
+
+
+def test_nor_does_it_end_a_kept_scope_with_the_others(world: MemoryWorld) -> None:
+    for scope in ("api", "ui"):
+        world.of(ONE).claim([F002], ClaimOptions(scope=scope))
+    world.of(ONE).keep([F002], scope="api")
+    answer = acts.release_all([world.of(ONE).session])
+    assert [(view.resource, view.scope) for view in answer.leases] == [("F002", "ui")]
+    assert [x.scope for x in world.leases() if x.resource == F002 and is_kept(x)] == ["api"]
 
 
 @pytest.mark.parametrize("who", [JO, KIM])
