@@ -90,7 +90,7 @@ def test_a_world_has_something_of_everything() -> None:
         *("bound", "unbound", "renewed along"),
         *("edge kept by a session end", "abandoned edge claimed"),
     }
-    assert min(ties.values()) >= 10
+    assert min(ties.values()) >= 5
 
 
 # --- that each rule can be broken, and is noticed -------------------------------------------------
@@ -172,7 +172,7 @@ OFF: dict[Callable[[Patch], None], tuple[str, dict[str, Any]]] = {
     look_at_no_expectation: ("S1", {}),
     look_at_no_displaced_holder: ("S3", NO_SKEW),
     keep_the_token: ("S4", {}),
-    give_the_first_token_again: ("S5", {"first": 1}),  # that of the seed 0 confuses edges first
+    give_the_first_token_again: ("S5", {"first": 2}),  # those before confuse edges first
     apply_operations_twice: ("S6", {}),
     renew_anothers_lease: ("S7", {}),
     need_repair_after_a_kill: ("S8", KILLS),

@@ -35,11 +35,15 @@ class Upheavals:
         verbs = commands.verbs
         verbs["restore"] = lambda x: restore(self._session(x))
         verbs["restore now"] = lambda x: restore(self._session(x), at_once=True)
-        verbs["new ledger"] = lambda x: acts.confirm(self._session(x), another=True)
+        verbs["new ledger"] = self._make_another
         verbs["move"] = self._move_there
 
     def _session(self, process: Process) -> LedgerSession:
         return self._world.session(process)
+
+    def _make_another(self, process: Process) -> Reading:
+        process.run.machine.seen = None  # whoever is told to use another gives up what was known
+        return acts.confirm(self._session(process), another=True)
 
     def _move_there(self, process: Process) -> Reading:
         def there() -> Header | None:
