@@ -34,18 +34,30 @@ def ledger() -> Iterator[MemoryLedger]:
             yield made
 
 
-def beating() -> list[str]:
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("gitlease heartbeat")]
+class Since:
+    """The objects of some kinds that came since; those that other tests left do not count."""
 
+    def __init__(self, *kinds: type[Any]) -> None:
+        self._kinds, self._threads = kinds, {*threading.enumerate()}
+        gc.collect()
+        self._before = self._every()  # kept, so that nothing new gets an id of theirs
+        self._known = {id(x) for x in self._before}
 
-def alive(*kinds: type[Any]) -> Counter[str]:
-    """How many objects of these kinds there are, once no thread has leases to renew."""
-    until(lambda: not beating(), "the end of the heartbeats")
-    # Tests before this one may have left cycles, and threads end a moment after their last look.
-    gc.collect()
-    gc.collect()
-    return Counter(type(x).__name__ for x in gc.get_objects() if isinstance(x, kinds))
+    def _every(self) -> list[object]:
+        return [x for x in gc.get_objects() if isinstance(x, self._kinds)]
+
+    def _is_beating(self) -> bool:
+        new = {*threading.enumerate()} - self._threads
+        return any(thread.name.startswith("gitlease heartbeat") for thread in new)
+
+    def left(self, *, collect: bool = True) -> list[str]:
+        """What is left, once no new thread has leases to renew."""
+        until(lambda: not self._is_beating(), "the end of the heartbeats")
+        if collect:
+            # Threads end a moment after their last look.
+            gc.collect()
+            gc.collect()
+        return [type(x).__name__ for x in self._every() if id(x) not in self._known]
 
 
 def hold_and_leave(name: str) -> gitlease.Holding:
@@ -61,10 +73,10 @@ async def hold_and_leave_async(name: str) -> gitlease.Holding:
 
 
 def test_a_hold_frees_what_it_took(ledger: MemoryLedger) -> None:
-    before = alive(*COSTLY)
+    since = Since(*COSTLY)
     for number in range(3):
         hold_and_leave(f"F{number}")
-    assert alive(*COSTLY) == before
+    assert since.left() == []
 
 
 @pytest.mark.slow
@@ -73,9 +85,9 @@ def test_a_hold_of_an_event_loop_frees_what_it_took(ledger: MemoryLedger) -> Non
         for number in range(3):
             await hold_and_leave_async(f"F{number}")
 
-    before = alive(*COSTLY)
+    since = Since(*COSTLY)
     asyncio.run(main())
-    assert alive(*COSTLY) == before
+    assert since.left() == []
 
 
 @pytest.mark.slow
@@ -83,9 +95,9 @@ def test_what_a_program_keeps_of_a_hold_keeps_nothing_else(ledger: MemoryLedger)
     async def main() -> gitlease.Holding:
         return await hold_and_leave_async("F1")
 
-    before = alive(*COSTLY, asyncio.Task)
+    since = Since(*COSTLY, asyncio.Task)
     kept = [hold_and_leave("F0"), asyncio.run(main())]
-    assert alive(*COSTLY, asyncio.Task) == before
+    assert since.left() == []
     assert [list(lease.tokens) for lease in kept] == [["F0"], ["F1"]]
     for lease in kept:
         lease.check()
@@ -94,16 +106,14 @@ def test_what_a_program_keeps_of_a_hold_keeps_nothing_else(ledger: MemoryLedger)
 
 
 def test_the_heartbeat_of_a_hold_goes_without_the_collector(ledger: MemoryLedger) -> None:
-    before = alive(Heartbeat, Keeper, HeldLeases)
+    since = Since(Heartbeat, Keeper, HeldLeases)
     gc.disable()
     try:
         hold_and_leave("F0")
-        until(lambda: not beating(), "the end of the heartbeats")
-        kinds = Heartbeat, Keeper, HeldLeases
-        left = Counter(type(x).__name__ for x in gc.get_objects() if isinstance(x, kinds))
+        left = since.left(collect=False)
     finally:
         gc.enable()
-    assert left == before
+    assert left == []
 
 
 def test_a_lost_hold_frees_what_it_took_and_still_says_that_it_is_lost(
@@ -118,10 +128,10 @@ def test_a_lost_hold_frees_what_it_took_and_still_says_that_it_is_lost(
             ledger.advance(minutes=8)
             assert lease.lost.is_set()
 
-    before = alive(*COSTLY)
+    since = Since(*COSTLY)
     with pytest.raises(gitlease.LeaseLost):
         lose()
-    assert alive(*COSTLY) == before
+    assert since.left() == []
     with pytest.raises(gitlease.LeaseLost):
         entered[0].check()
     assert entered[0].loss is gitlease.Loss.REVOKED
@@ -136,9 +146,9 @@ def test_a_claim_that_is_cancelled_frees_what_it_took(ledger: MemoryLedger) -> N
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-    before = alive(*COSTLY)
+    since = Since(*COSTLY)
     asyncio.run(main())
-    assert alive(*COSTLY) == before
+    assert since.left() == []
 
 
 @pytest.mark.slow
