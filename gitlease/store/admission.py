@@ -52,12 +52,11 @@ class RemoteFacts:
     ledger in layer ``global`` from the repository's settings, and raises Invalid if what they
     record is unknown; ``learn`` fetches what it lacks for that. ``others`` gives further remotes
     that may have a ledger, by name; none where a flag names the remote, but in ``apart``.
-    ``lacking``: this clone has
-    no remote, although its ledger may be at one, and ``left`` is the URL of a ledger that it has
-    used at one. ``undecided`` is why nobody can tell where the
-    ledger is, ``unreadable`` why even reads must not ask there, and ``beside`` finds the ref of
-    another ledger on the same remote, before a first one is made in a layer. ``named``: the
-    settings file names the refs or the layer.
+    ``lacking``: this clone has no remote, although its ledger may be at one, and ``left`` is the
+    URL of a ledger that it has used at one. ``undecided`` is why nobody can tell where the ledger
+    is, ``unreadable`` why even reads must not ask there, and ``beside`` finds the ref of another
+    ledger on the same remote, before a first one is made in a layer. ``named``: the settings file
+    names the refs or the layer.
     """
 
     problem: str = ""

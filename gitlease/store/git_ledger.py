@@ -185,8 +185,7 @@ class RefLedgerStore:
     ) -> Snapshot:
         """Use a ledger where it was moved to from now on; makes it there if nobody has yet."""
         layer, to = last.layer, str(ledger.header.moved_to)
-        is_late = self._with_repairs(lambda: self._is_late(last))
-        new, former = follow(to), self.place
+        new, former, former_storage = follow(to), self.place, self.storage
         self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
         self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
         self._admit_by(new.facts)
@@ -205,7 +204,7 @@ class RefLedgerStore:
             # Its last state there is the whole of it, so whoever comes first may go on from it.
             operations: list[Operation] = [OpenMoved(id=fresh_id(), actor=self.opener, at=to)]
             moment = Moment(now=self.clock.now(), seen=last.seen)
-            if is_late:
+            if self._is_late(former_storage, last):
                 # Somebody may have gone on there, and it was deleted since.
                 if not self.reopens:
                     raise Unavailable(
@@ -243,9 +242,9 @@ class RefLedgerStore:
         self._elsewhere.carry(layer)
         return head
 
-    def _is_late(self, last: Snapshot) -> bool:
+    def _is_late(self, former: Storage, last: Snapshot) -> bool:
         """True if the last step at a former place is so old that another has followed it since."""
-        step = next(self.storage.history(last.version), None)
+        step = self._with_repairs(lambda: next(former.history(last.version), None))
         times = [] if step is None else [x.at for x in step.events if x.kind == MOVED]
         return not times or abs(self.clock.now().wall_ms - max(times)) > LATE
 

@@ -287,7 +287,7 @@ LEDGERS = {
         "    header = replace(ledger.header, moved_to=None)\n",
     ),
     "a ledger that moved and was deleted begun again": (
-        "            if is_late:\n",
+        "            if self._is_late(former_storage, last):\n",
         "            if not last.version:\n",
     ),
     "a ledger that moved already moved from its new place": (
