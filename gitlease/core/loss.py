@@ -186,14 +186,18 @@ def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
     return None
 
 
+def keeps_task(event: Event) -> bool:
+    """Return whether a lease was ended so that its holder keeps the task."""
+    return event.kind == "run_out" and event.operation.endswith(WAITS)
+
+
 def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, holder: str) -> bool:
     """True if a grant's own session ended it by name: any other of its person leaves a notice."""
     last = next((event for event in events if event.token == grant.token), None)
     if last is None:
         return False
     # A session's end names no resource, and is not among these.
-    kept = last.kind == "run_out" and last.operation.endswith(WAITS)
-    if last.kind not in ENDED_BY_NAME and not kept:
+    if last.kind not in ENDED_BY_NAME and not keeps_task(last):
         return False
     about = (grant.resource.text, grant.scope, grant.session)
     return about not in {(n.resource, n.scope, n.session) for n in ledger.losses(holder)}

@@ -820,9 +820,10 @@ def _check_may_replace(session: LedgerSession) -> Snapshot | None:
     """
     store, layer = session.store, session.layer
     known, missing = store.known(layer), None
-    policy = known.ledger.header.policy if known and known.ledger else None
-    if policy is not None and (not policy.admins or policy.is_admin(session.actor.holder)):
-        return known
+    if known is not None and known.ledger is not None:
+        with suppress(PolicyRefused):
+            _check_replaces(session, known)
+            return known
     try:
         store.fetch(layer)
     except AnotherLedger as error:

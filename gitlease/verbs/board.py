@@ -16,7 +16,8 @@ from gitlease.core.errors import Invalid, clean
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease, LeaseView, State, abandoned_at, free_at
-from gitlease.core.ledger import WAITS, Setback, Ticket, is_kept
+from gitlease.core.ledger import Setback, Ticket, is_kept
+from gitlease.core.loss import keeps_task
 from gitlease.core.moves.operations import TAKEOVER, Event
 from gitlease.core.moves.tickets import line_for
 from gitlease.core.resources import WHOLE, Issues, Resource, fold, scopes_overlap
@@ -158,7 +159,7 @@ def happened(event: Event) -> str:
     """An event of the audit trail, in a word or two."""
     if event.kind in TAKEOVER and event.detail:
         return "claimed"
-    if event.kind == "run_out" and event.operation.endswith(WAITS):
+    if keeps_task(event):
         return "kept"
     return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
 
