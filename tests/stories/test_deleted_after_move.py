@@ -38,6 +38,12 @@ def of(desk: Desk) -> Workspace:
 
 
 @pytest.mark.default
+def delete_long_after(remote: Remote, patch: pytest.MonkeyPatch) -> None:
+    """Delete the ledger at its new place, when the move was long ago."""
+    git(remote.bare, "update-ref", "-d", NEW)
+    patch.setattr(git_ledger, "LATE", -1)
+
+
 def test_ledger_that_was_deleted_after_a_move_is_not_begun_again_from_the_move(
     pair: tuple[Desk, Desk], path_remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,8 +51,7 @@ def test_ledger_that_was_deleted_after_a_move_is_not_begun_again_from_the_move(
     ada, bob = pair
     ada.document("init", "--move")
     ada.document("claim", "build", "--ttl", "1h")
-    git(path_remote.bare, "update-ref", "-d", NEW)
-    monkeypatch.setattr(git_ledger, "LATE", -1)  # long ago
+    delete_long_after(path_remote, monkeypatch)
     with pytest.raises(Unavailable, match="is not there"):
         claim.claim(of(bob).ledger, [BUILD])
     ada.document("init", "--restore")
@@ -60,8 +65,7 @@ def test_move_that_was_interrupted_long_ago_is_finished_with_a_wait(
     """Nobody can tell it from a ledger that was deleted there, so it is restored."""
     ada, bob = pair
     ada.document("init", "--move")
-    git(path_remote.bare, "update-ref", "-d", NEW)
-    monkeypatch.setattr(git_ledger, "LATE", -1)
+    delete_long_after(path_remote, monkeypatch)
     move_ledger(of(bob))
     with pytest.raises(PolicyRefused):
         claim.claim(of(bob).ledger, [BUILD])
@@ -74,8 +78,7 @@ def test_no_new_ledger_takes_the_place_of_one_that_was_moved_and_deleted(
     """S2: what was granted there since the move is in nobody's way in the new one."""
     ada, bob = pair
     ada.document("init", "--move")
-    git(path_remote.bare, "update-ref", "-d", NEW)
-    monkeypatch.setattr(git_ledger, "LATE", -1)
+    delete_long_after(path_remote, monkeypatch)
     for _ in range(3):
         with pytest.raises(Unavailable, match="is not there"):
             acts.confirm(of(bob).ledger, another=True)

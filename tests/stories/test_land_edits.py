@@ -40,9 +40,7 @@ def test_what_a_failed_check_wrote_into_the_task_file_is_kept(
     landings: Landings, *, committed: bool
 ) -> None:
     jo = landings.jo
-    jo.begins()
-    if committed:
-        jo.git("commit", "-qam", "the edge")
+    jo.begins(commits_edge=committed)
     text, tip = jo.file.read_text(), jo.git("rev-parse", "topic")
     with pytest.raises(landing.CheckFailed) as caught:
         jo.land(check=("sh", "-c", f"{WRITES}; exit 1"))

@@ -39,9 +39,7 @@ def test_a_removed_task_file_comes_back_and_is_reported(
     landings: Landings, *, committed: bool
 ) -> None:
     jo = landings.jo
-    jo.begins()
-    if committed:
-        jo.git("commit", "-qam", "the edge")
+    jo.begins(commits_edge=committed)
     text, tip = jo.file.read_bytes(), jo.git("rev-parse", "topic")
     with pytest.raises(landing.CheckFailed) as caught:
         jo.land(check=("sh", "-c", "rm tasks/F001.md; exit 1"))

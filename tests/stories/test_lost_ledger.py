@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git, real_clone
-from support.running import desks_in
+from support.running import Desk, desks_in
 
 pytestmark = pytest.mark.slow
 
@@ -39,15 +39,20 @@ def test_ledger_that_is_deleted_where_it_moved_to_is_its_admins(
         bob.document("claim", "build", expect=6)
 
 
+def records_a_ledger(desk: Desk) -> None:
+    """Make a ledger, and record its id on the default branch."""
+    desk.document("init")
+    git(desk.clone, "add", FILE)
+    git(desk.clone, "commit", "-qm", "settings")
+    git(desk.clone, "push", "-q", "origin", "HEAD:main")
+
+
 def test_new_ledger_of_whoever_never_saw_the_recorded_one_waits(
     clones: Callable[..., list[Path]], path_remote: Remote, tmp_path: Path
 ) -> None:
     """S2: a fork without a ledger, and a ledger that was deleted, look alike in a new clone."""
     with desks_in(clones(1)) as (ada,):
-        ada.document("init")
-        git(ada.clone, "add", FILE)
-        git(ada.clone, "commit", "-qm", "settings")
-        git(ada.clone, "push", "-q", "origin", "HEAD:main")
+        records_a_ledger(ada)
         ada.document("claim", "deploy", "--ttl", "1h")
         fork = tmp_path / "fork.git"
         git(tmp_path, "clone", "-q", "--bare", str(path_remote.bare), str(fork))
@@ -68,10 +73,7 @@ def test_fork_beside_the_recorded_ledger_waits_for_nothing(
     clones: Callable[..., list[Path]], path_remote: Remote, tmp_path: Path
 ) -> None:
     with desks_in(clones(1)) as (ada,):
-        ada.document("init")
-        git(ada.clone, "add", FILE)
-        git(ada.clone, "commit", "-qm", "settings")
-        git(ada.clone, "push", "-q", "origin", "HEAD:main")
+        records_a_ledger(ada)
     fork = tmp_path / "fork.git"
     git(tmp_path, "clone", "-q", "--bare", path_remote.url, str(fork))
     new = real_clone(str(fork), tmp_path / "bob", "bob@example.com")

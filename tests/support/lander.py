@@ -32,12 +32,16 @@ class Person:
     def git(self, *words: str) -> str:
         return git(self.root, *words)
 
-    def begins(self, name: str = "F001", branch: str | None = "topic") -> None:
-        """Claim a task, without a commit of the edge, and commit some work."""
+    def begins(
+        self, name: str = "F001", branch: str | None = "topic", *, commits_edge: bool = False
+    ) -> None:
+        """Claim a task, and commit some work; the edge only with ``commits_edge``."""
         if branch is not None:
             self.git("checkout", "-q", "-b", branch)
         Leases(workspace(self.root, clock=self.clock)).claim(name)
         commit_file(self.root, f"work-{name}.txt", "done\n", f"work on {name}")
+        if commits_edge:
+            self.git("commit", "-qam", "the edge")
 
     def land(self, name: str = "F001", **options: Any) -> Landed:
         opened = workspace(self.root, clock=self.clock)
