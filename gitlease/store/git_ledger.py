@@ -63,7 +63,7 @@ from gitlease.store.admission import (
 )
 from gitlease.store.elsewhere import OtherPlaces
 from gitlease.store.records import lease_file
-from gitlease.store.restored import restored_since
+from gitlease.store.restored import is_restored
 from gitlease.store.state import Known, StateFolder, pending_of
 from gitlease.store.storage import CopyLost, Move, PastStep, SharedWithWork, Storage
 
@@ -590,7 +590,7 @@ class RefLedgerStore:
             except AnotherLedger:
                 raise
             except Rollback:
-                if not restored_since(self.storage, lambda x: self.read(layer, x), before, version):
+                if not is_restored(self.storage, lambda x: self.read(layer, x), before, version):
                     raise
                 return self._learn_restored(layer, before, ledger, version, received)
         elif former is not None:

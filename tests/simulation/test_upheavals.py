@@ -35,6 +35,13 @@ def test_upheavals_have_something_of_everything() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [19, 26])
+def test_clones_that_miss_several_restorations_go_on(seed: int) -> None:
+    """In these lives a ledger is restored twice while a clone that has seen more is away."""
+    assert life(seed, weather=ROUGH, steps=150).faults["deletion"] > 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("operations", [5_000, pytest.param(50_000, marks=pytest.mark.nightly)])
 def test_the_invariants_hold_through_many_upheavals(operations: int) -> None:
     done, seed = 0, 900_000
