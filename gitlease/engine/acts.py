@@ -29,7 +29,7 @@ from gitlease.core.lease import Lease, State, holder_has, place, same_person
 from gitlease.core.ledger import WAITS, Header, Ledger, is_kept
 from gitlease.core.loss import lost_by, lost_in
 from gitlease.core.moves.closing import check_admin
-from gitlease.core.moves.holding import RETIRED, of_session, restore_hint
+from gitlease.core.moves.holding import RETIRED, in_scope, of_session, restore_hint
 from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
@@ -193,9 +193,14 @@ def release(
 
     Succeeds even with nothing to drop. A status of in progress goes back to to do, unless
     ``keep_status``. Raises LeaseHeld for what another person has, even if it was the caller's
-    before; the caller's own name leaves the task file of this clone all the same.
+    before; the caller's own name leaves the task file of this clone all the same. What was kept
+    waits for its person, so a session's release leaves it alone, with a warning.
     """
     wanted = several(resources)
+    waiting = _waiting_for_person(session, wanted, scope)
+    if waiting:
+        terms: dict[str, Any] = {"keep_status": keep_status, "commit": commit}
+        return _release_but(session, waiting, wanted, scope=scope, word=note, **terms)
     planned: list[Planned] = []
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
@@ -229,6 +234,51 @@ def release(
         if len(wanted) != 1:
             raise
         raise _without_own_edge(session, wanted[0], refusal, commit) from None
+
+
+def _waiting_for_person(
+    session: LedgerSession, resources: Sequence[Resource], scope: str | None
+) -> dict[Resource, list[Lease]]:
+    """The caller's records of kept tasks among these, which a session's release would end."""
+    if session.actor.session is None:
+        return {}
+
+    def kept() -> dict[Resource, list[Lease]]:
+        found = {x: [y for y in session.own_records(x) if is_kept(y)] for x in resources}
+        return {x: own for x in resources if (own := [y for y in found[x] if in_scope(y, scope)])}
+
+    if kept():
+        # They may have been claimed since in another clone, and be held again.
+        session.read(lambda head: head)
+    return kept()
+
+
+def _release_but(
+    session: LedgerSession,
+    waiting: Mapping[Resource, Sequence[Lease]],
+    resources: Sequence[Resource],
+    *,
+    scope: str | None,
+    word: str | None,
+    **terms: Any,
+) -> Answer:
+    """Release these except what waits for its person; leave a note (``word``) on all of them."""
+    said = tuple(
+        f"{x} was kept and waits for its person: a session's release does not end that"
+        for x in waiting
+    )
+    answer = Answer(status="released", changed=False, warnings=said)
+    rest = [x for x in resources if x not in waiting]
+    steps: list[tuple[Sequence[Resource], str | None]] = [(rest, scope)] if rest else []
+    for resource in waiting:
+        others = [x for x in session.own_records(resource) if in_scope(x, scope)]
+        held = [x for x in others if not is_kept(x) and x.answers_to(session.actor)]
+        steps += [([resource], x.scope) for x in held]
+        if word is not None and not held:
+            answer = joined(answer, note(session, resource, word))
+    for some, part in steps:
+        answer = joined(answer, release(session, some, scope=part, note=word, **terms))
+    return replace(answer, status="released")
 
 
 def keep(
@@ -289,11 +339,16 @@ def _own_tasks(
         name = resource.text
         raise LeaseLost(f"you do not hold {name}", resource=name, scope=scope)
     if not any(x.edge for x in own):
+        about: dict[str, object] = {} if own[0].scope == WHOLE else {"scope": own[0].scope}
+        longest = format_duration(ledger.header.policy.ttl_max)
+        # A name whose lease has lapsed would be taken for a task's.
+        about |= {"ttl": longest, "any": not resource.is_path}
+        why = "take a lease of the length that you need instead: {}"
         raise UsageError(
             f"{resource} is not a task, so nothing would keep it for you",
             resource=resource.text,
             scope=scope,
-            hints=("take a lease of the length that you need instead",),
+            hints=(hint(why, "claim", resources=[resource.text], **about),),
         )
     return own
 

@@ -152,9 +152,9 @@ else, even an abandoned one: claim it first.
 
 --keep ends the lease of a task and keeps the task yours. Any of your sessions resumes it with
 `claim`; others stay out until it counts as abandoned (edges.abandoned_after, default: 7 days).
-Until somebody claims it by name, or you release it or leave a note on it without a session, it
-waits: `next` and pools skip it, and the note says why. Paths and plain names are not kept: claim
-them for as long as you need them.
+It waits until somebody claims it by name, or until you release it or leave a note on it without a
+session: `next` and pools skip it, and the note says why. A release in a session, as an agent's,
+leaves it waiting. Paths and plain names are not kept: claim them for as long as you need them.
 
 A note tells the next holder how far you got. --all releases everything this session holds, in every
 layer; without a session, everything you hold without one.""",
