@@ -356,15 +356,15 @@ class Ledger:
         changed = self.changes.notes.get(resource.key)
         return self.records.notes(resource) if changed is None else changed[1]
 
-    def setback(self, resource: Resource, *, by_notes: bool = False) -> Setback | None:
+    def setback(self, resource: Resource) -> Setback | None:
         """Why a task is not to be handed out; None without a reason, or if it cannot be read.
 
-        It waits for a person only as long as the record stands with which its worker stopped.
-        ``by_notes``: as older versions decide, for which the note alone counts.
+        It waits for a person only as long as the record stands with which its worker stopped. Older
+        versions go by the note alone.
         """
         try:
             notes = self.notes(resource)
-            if by_notes or not any(WAITS in note.id for note in notes):
+            if not any(WAITS in note.id for note in notes):
                 return setback(notes, ("",))
             kept = [x.operation for x in self.leases_of(resource) if is_kept(x)]
         except Invalid:

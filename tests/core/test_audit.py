@@ -490,13 +490,10 @@ def test_the_first_step_makes_the_ledger() -> None:
 LINE = step_line(step(BASE, claim(KIM, "F009", paths=("src/x",), reason="why \u00fc")))
 
 
-def test_a_search_is_written_in_one_order_and_never_read() -> None:
-    keys = frozenset({("f2", "*"), ("f1", "b"), ("f1", "a")})
-    pick = Pick(id="x", actor=KIM, claims=(), tasks=frozenset("cab"), parked=keys)
-    line = step_line(StepRecord(at=1, operations=(pick,)))
-    assert '"tasks":["a","b","c"],"parked":[["f1","a"],["f1","b"],["f2","*"]]' in line
+def test_a_search_is_never_read() -> None:
+    pick = Pick(id="x", actor=KIM, claims=())
     with pytest.raises(BadStep):
-        read_step(line)
+        read_step(step_line(StepRecord(at=1, operations=(pick,))))
 
 
 @pytest.mark.parametrize(

@@ -296,31 +296,18 @@ def test_a_claim_of_overlapping_work_of_ones_own_leaves_it_parked() -> None:
 # --- the pick ----------------------------------------------------------------------------------
 
 
-def pick(who: Actor, *names: str, **more: Any) -> Pick:
+def pick(who: Actor, *names: str) -> Pick:
     claims = tuple(claim(who, name) for name in names)
-    return Pick(id=fresh(), actor=who, claims=claims, **more)
+    return Pick(id=fresh(), actor=who, claims=claims)
 
 
 def test_a_pick_resumes_what_is_parked_and_the_next_one_gets_the_next() -> None:
     ledger = parked()
-    known = {"tasks": frozenset({"f001", "f002"}), "parked": frozenset({only(ledger).key})}
-    ledger, first = step(ledger, pick(JO_CI, "F001", "F002", **known), when=moment(LIVE + 1))
-    ledger, then = step(ledger, pick(JO_AGENT, "F001", "F002", **known), when=moment(LIVE + 1))
+    ledger, first = step(ledger, pick(JO_CI, "F001", "F002"), when=moment(LIVE + 1))
+    ledger, then = step(ledger, pick(JO_AGENT, "F001", "F002"), when=moment(LIVE + 1))
     assert [str(o.leases[0].resource) for o in (first, then)] == ["F001", "F002"]
     with pytest.raises(NothingLeft):
-        apply(ledger, [pick(JO_AGENT, "F001", "F002", **known)], moment(LIVE + 1))
-
-
-def test_an_older_pick_was_refused_for_what_was_parked_meanwhile() -> None:
-    among = {"tasks": frozenset({"f001", "f002"})}
-    with pytest.raises(LeaseHeld):
-        apply(parked(), [pick(JO, "F002", **among)], moment(LIVE + 1))
-    for ledger, wish in (
-        (parked(), pick(JO, "F002", tasks=frozenset({"f002"}))),  # no task of this work tree
-        (parked(), pick(KIM, "F002", **among)),  # not this person's
-        (holding(lease(holder=KIM)), pick(JO, "F002", **among)),
-    ):
-        assert code(ledger, wish, moment(LIVE + 1)) == "claimed"
+        apply(ledger, [pick(JO_AGENT, "F001", "F002")], moment(LIVE + 1))
 
 
 # --- the end of a session -----------------------------------------------------------------------

@@ -23,6 +23,7 @@ from gitlease.core import (
     is_kept,
     parse_resource,
 )
+from gitlease.core.ledger import setback
 from gitlease.engine import DOUBTED, Carried, ClaimOptions, LossDetector, WhyNot, holds_of
 
 pytestmark = pytest.mark.default
@@ -254,6 +255,6 @@ def test_older_versions_leave_it_alone_by_its_note(world: World) -> None:
     kept(world)
     ledger = world.of(JO).session.known_ledger() or world.of(JO).look().head.ledger
     assert ledger is not None
-    found = ledger.setback(F001, by_notes=True)
+    found = setback(ledger.notes(F001), ("",))
     assert found is not None
     assert found.waits

@@ -683,15 +683,10 @@ def pick(ledger: Ledger, op: ops.Pick, moment: Moment) -> tuple[Ledger, Outcome]
     policy = ledger.header.policy
     for wanted in op.claims[:1]:  # or else each of them would be passed over
         check_open(ledger.header, moment, wanted.resource.text)
-    # Only older versions named tasks, to refuse the pick if one of them was parked meanwhile.
-    for x in ledger.every_lease() if op.tasks else ():
-        is_new = x.parked and x.resource.key in op.tasks and x.key not in op.parked
-        if is_new and relation(x, op.actor, policy, moment) is Relation.MINE:
-            raise LeaseHeld(f"{x.resource} is parked", resource=x.resource.text)
     refusals = list[GitleaseError]()
     for wanted in op.claims:
         granted_ttl(wanted, policy, None)  # or else each of them would be passed over
-        if not op.named and _is_passed_over(ledger, op, wanted, moment):
+        if not op.named and _is_passed_over(ledger, wanted, moment):
             continue
         try:
             if op.named:
@@ -749,12 +744,12 @@ def _how_soon(refusal: GitleaseError) -> tuple[int, float]:
     return (2, 0) if at is None else (1, at)
 
 
-def _is_passed_over(ledger: Ledger, op: ops.Pick, wanted: Claim, moment: Moment) -> bool:
+def _is_passed_over(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
     """Return whether the queue does not hand out a task: the caller is at it, or it failed."""
     if _is_at_it(ledger, wanted, moment):
         return True
     # Decided in this step, since another pool may have failed at it a moment ago (S1).
-    setback = ledger.setback(wanted.resource, by_notes=bool(op.tasks))
+    setback = ledger.setback(wanted.resource)
     return setback is not None and setback.is_left_alone(moment.now.wall_ms)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor, Lease, LeaseKey, Policy
+from gitlease.core.lease import Actor, Lease, Policy
 from gitlease.core.resources import WHOLE, Resource
 
 MAX_PATHS = 64
@@ -81,8 +81,7 @@ class Pick(Operation):
     """Makes the first of these claims that nothing stands against; all have this operation's id.
 
     What the caller is at already is passed over, so that two runs of one person get different work.
-    Older versions named the ``tasks`` (folded) that were handed out at all, and the keys of the
-    ``parked`` leases among them that they knew of.
+    A step names the claim that it made instead, so no ledger and no other version has a pick.
 
     ``named``: the caller named the resources, and takes whichever is free. Then every live lease of
     the caller's own is in the way as another's is, and the refusal says why none could be had.
@@ -90,8 +89,6 @@ class Pick(Operation):
 
     claims: tuple[Claim, ...]
     named: bool = False
-    tasks: frozenset[str] = frozenset()
-    parked: frozenset[LeaseKey] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
