@@ -161,7 +161,8 @@ def imports_of(module: str, tree: ast.Module) -> list[Import]:
         elif isinstance(node, ast.ImportFrom):
             start = _absolute(module, node)
             for name in node.names:
-                yield Import(home_of(start, name.name), node.lineno, eager)
+                if (start, name.name) != ("gitlease", "__version__"):  # any floor may say it
+                    yield Import(home_of(start, name.name), node.lineno, eager)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if package := packages.get(node.value.id):
                 yield Import(home_of(package, node.attr), node.lineno, eager)

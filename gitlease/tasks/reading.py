@@ -19,6 +19,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Any, Final
 
+from gitlease import __version__
 from gitlease.core import edge, resources
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
@@ -697,12 +698,14 @@ def _purpose(tasks: Tasks) -> str:
         list(tasks.files),
         list(tasks.completed),
         tasks.exempt,
+        __version__,
         _digest_of_code(),
     ]
     return sha256(json.dumps(words).encode()).hexdigest()
 
 
 # Code decides what a text means, too: an upgrade must not answer from what the older one read.
+# Without its sources (an archive, compiled files alone) the version says which code it is.
 def _digest_of_code() -> str:
     here = os.path.dirname(os.path.abspath(__file__))
     digest = sha256()

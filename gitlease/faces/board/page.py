@@ -6,13 +6,13 @@ All text of others is escaped, and the page contacts only its own server.
 from __future__ import annotations
 
 import io
-import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.resources import files
 from urllib.parse import urlencode
 
 from gitlease.core.frozen import dataclass
@@ -132,8 +132,7 @@ def policy(*, script: bool) -> str:
 @cache
 def asset(name: str) -> str:
     """The page's style or script, a file beside this module."""
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
-        return file.read()
+    return files("gitlease").joinpath("faces", "board", name).read_text(encoding="utf-8")
 
 
 # --- parts ------------------------------------------------------------------------------------

@@ -15,10 +15,11 @@ from gitlease import engine
 from gitlease.core.errors import clean
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from rich.console import Console
     from rich.text import Text
 
-DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 NARROW = 8  # the least width of folded text
 # How columns of a table wider than its terminal give way; all others keep their width.
 FOLDED = {"TITLE", "REASON", "WHY", "WHY NOT", "WAITS FOR", "LEASE", "VALUE", "PROBLEM"}
@@ -26,6 +27,13 @@ SHORTENED = {"RESOURCE", "RESOURCES", "WHERE", "COMMAND", "LOG", "STARTS", "SOUR
 LEAST_FOLDED, LEAST_SHORTENED = 12, 12
 LINES = 2  # of one cell
 RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
+
+
+def docs() -> Traversable:
+    """Return the folder of the pages and schemas of the package, which may lie in an archive."""
+    from importlib.resources import files
+
+    return files("gitlease").joinpath("docs")
 
 
 class OutputForm:
@@ -240,6 +248,7 @@ def _fitting(names: Sequence[str], widths: Sequence[int], most: int) -> list[int
 
 def console() -> Console:
     """Return a rich console on standard output, with the requested colours."""
+
     from rich.console import Console
 
     if FORM.color == "always":

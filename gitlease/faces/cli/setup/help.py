@@ -75,7 +75,8 @@ complete --no-files --command git --condition '__fish_seen_subcommand_from lease
 
 def topics() -> list[str]:
     """Return the names of the documentation pages."""
-    return sorted(x.removesuffix(PAGE) for x in os.listdir(output.DOCS) if x.endswith(PAGE))
+    names = (x.name for x in output.docs().iterdir())
+    return sorted(x.removesuffix(PAGE) for x in names if x.endswith(PAGE))
 
 
 # --- shell completion, from cached data -----------------------------------------------------------
@@ -204,9 +205,9 @@ def _text(root: click.Context, word: str | None) -> str:
         pages = ", ".join([VERBS, *topics()])
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
     if word in topics():
-        with open(os.path.join(output.DOCS, word + PAGE), encoding="utf-8") as file:
-            # Marks of what is generated in the page.
-            return re.sub(r"<!-- .*? -->\n", "", file.read())
+        text = output.docs().joinpath(word + PAGE).read_text(encoding="utf-8")
+        # Marks of what is generated in the page.
+        return re.sub(r"<!-- .*? -->\n", "", text)
     verb = verbs.get_command(root, word)
     if verb is None:
         near = suggestions(word, [*verbs.list_commands(root), VERBS, *topics()])
@@ -263,8 +264,7 @@ def _config(declared: DeclaredVerb, call: Call, *, schema: str | None, **given: 
         return run_verb(declared, call, **given)
     if any(given.values()):
         raise UsageError("--schema cannot be combined with anything else")
-    with open(os.path.join(output.DOCS, f"{schema}.schema.json"), encoding="utf-8") as file:
-        text = file.read()
+    text = output.docs().joinpath(f"{schema}.schema.json").read_text(encoding="utf-8")
     document = Result(body={"document": json.loads(text)})
     return call.respond(document, lambda: print(text, end=""))
 
