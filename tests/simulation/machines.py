@@ -253,7 +253,10 @@ class Machine:
         return self._disks[place]
 
     def goes_to(self, place: str, *, at_once: bool) -> None:
-        """A process is led to another place: it is remembered now, or with the first head there."""
+        """A process is led to another place.
+
+        It is remembered now, if the ledger is known to be there, or with the first head there.
+        """
         self.going = place
         if at_once:
             self._goes()

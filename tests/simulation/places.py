@@ -81,7 +81,7 @@ def store_at(
     """The ledger as one process of a clone knows it, wherever it was moved to.
 
     ``recorded`` is the id that the settings on the default branch record. ``at_once``: whether a
-    clone that is led to another place remembers that before it has read anything there.
+    clone remembers another place to which it is led as soon as the ledger is known to be there.
     """
     here = machine.place
 
@@ -97,9 +97,18 @@ def store_at(
         if ref == here:
             raise Invalid("the ledger was moved to the place where it is")
         before, here = elsewhere(ref), ref
-        machine.goes_to(ref, at_once=at_once())
-        refs = RefsAt(remote, ref)
-        return NewPlace(refs, lambda _: machine.disk_at(ref), ref, facts(), refs, before)
+        # A process may be killed after that, before it has read or written anything there.
+        machine.goes_to(ref, at_once=False)
+        soon, refs = at_once(), RefsAt(remote, ref)
+        return NewPlace(
+            refs,
+            lambda _: machine.disk_at(ref),
+            ref,
+            facts(),
+            refs,
+            before,
+            opened=lambda: machine.goes_to(ref, at_once=soon),
+        )
 
     first, refs = here, RefsAt(remote, here)
     store = RefLedgerStore(

@@ -37,13 +37,13 @@ def of(desk: Desk) -> Workspace:
     return open_workspace(str(desk.clone))
 
 
-@pytest.mark.default
 def delete_long_after(remote: Remote, patch: pytest.MonkeyPatch) -> None:
     """Delete the ledger at its new place, when the move was long ago."""
     git(remote.bare, "update-ref", "-d", NEW)
     patch.setattr(git_ledger, "LATE", -1)
 
 
+@pytest.mark.default
 def test_ledger_that_was_deleted_after_a_move_is_not_begun_again_from_the_move(
     pair: tuple[Desk, Desk], path_remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
