@@ -183,67 +183,97 @@ class RefLedgerStore:
     def _at_new_place(
         self, last: Snapshot, ledger: Ledger, follow: Callable[[str], NewPlace]
     ) -> Snapshot:
-        """Use a ledger where it was moved to from now on; makes it there if nobody has yet."""
-        layer, to = last.layer, str(ledger.header.moved_to)
-        new, former, former_storage = follow(to), self.place, self.storage
-        self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
-        self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
-        self._admit_by(new.facts)
-        self._standing = ()  # they were said of the former place
-        self._warn(f"the ledger was moved from {former} to {self.place}")
-        version = self._with_repairs(lambda: self.storage.fetch(layer))
-        known = self.load(layer)
-        if version is None:
-            is_open = known is not None and known.revision > ledger.header.revision
-        else:
-            there = version
-            is_open = not self._with_repairs(
-                lambda: is_left(self.storage, self.read(layer, there), there, last)
-            )
-        if not is_open and self.opener is not None:
-            # Its last state there is the whole of it, so whoever comes first may go on from it.
-            operations: list[Operation] = [OpenMoved(id=fresh_id(), actor=self.opener, at=to)]
-            moment = Moment(now=self.clock.now(), seen=last.seen)
-            if self._is_late(former_storage, last):
-                # Somebody may have gone on there, and it was deleted since.
-                if not self.reopens:
-                    raise Unavailable(
-                        f"the ledger was moved to {self.place}, and is not there: it was deleted, "
-                        "or never got there",
-                        hints=(
-                            hint(
-                                "an admin brings it back in a clone that has used it there: {}",
-                                "init",
-                                restore=True,
-                            ),
-                            hint(
-                                "or, if nobody has, finishes the move, and waits: {}",
-                                "init",
-                                move=True,
-                            ),
-                        ),
-                    )
-                above = ledger.header.token
-                back = Restore(id=fresh_id(), actor=self.opener, above=above, waits=True)
-                operations.append(back)
-            decided = decide(ledger, operations, moment)
-            change = Change(base=last, decided=decided, what="the move")
-            opened = self._with_repairs(lambda: self.storage.write(change, replace_tip=False))
-            self.storage.swap([Move(layer, version or "", opened)])
-            now = self.storage.fetch(layer)
-            is_open = now is not None and now != version
-        if not is_open:
-            raise Unavailable(
-                f"the ledger is being moved to {self.place}, where it is not yet",
-                hints=("try again", hint("or finish the move: {}", "init", move=True)),
-            )
+        """Use a ledger where it was moved to from now on, and open it there if nobody has yet.
+
+        ``ledger`` is its ``last`` state at the former place.
+        """
+        layer, former = last.layer, self.storage
+        new = follow(str(ledger.header.moved_to))
+        self._go_to(new)
+        found = self._with_repairs(lambda: self.storage.fetch(layer))
+        if not self._was_opened(found, last, ledger):
+            self._open(self._opening(ledger, former, last), found or "")
+        # This clone comes here first the next time, even if it is killed before it has read.
         new.opened()
         head = self._fetch(layer)
         self._elsewhere.carry(layer)
         return head
 
+    def _go_to(self, new: NewPlace) -> None:
+        """Ask and tell of another place only: nothing is decided at the former one any more."""
+        former = self.place
+        self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
+        self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
+        self._admit_by(new.facts)
+        self._standing = ()  # they were said of the former place
+        self._warn(f"the ledger was moved from {former} to {self.place}")
+
+    def _was_opened(self, version: str | None, last: Snapshot, ledger: Ledger) -> bool:
+        """True if a moved ledger has gone on at its new place, where ``version`` is now.
+
+        It may have left a state there when it moved on before. If nothing is there, a clone that
+        has seen it go on knows that it was deleted, and never begins it again.
+        """
+        if version is None:
+            known = self.load(last.layer)
+            return known is not None and known.revision > ledger.header.revision
+        return not self._with_repairs(
+            lambda: is_left(self.storage, self.read(last.layer, version), version, last)
+        )
+
+    def _opening(self, ledger: Ledger, former: Storage, last: Snapshot) -> Change:
+        """The change that opens a moved ledger at its new place. Raises Unavailable.
+
+        Right after the move its last state is the whole of it, so whoever comes first may go on
+        from that. Later it may have gone on and been deleted, which nobody can tell from here: then
+        it takes ``reopens``, and it waits like a restored ledger (S2).
+        """
+        if self.opener is None:
+            raise self._not_open()
+        header = ledger.header
+        to, moment = str(header.moved_to), Moment(now=self.clock.now(), seen=last.seen)
+        operations: list[Operation] = [OpenMoved(id=fresh_id(), actor=self.opener, at=to)]
+        if self._is_late(former, last):
+            if not self.reopens:
+                raise self._may_be_deleted()
+            operations.append(
+                Restore(id=fresh_id(), actor=self.opener, above=header.token, waits=True)
+            )
+        return Change(base=last, decided=decide(ledger, operations, moment), what="the move")
+
+    def _open(self, opening: Change, expected: str) -> None:
+        """Make the first step at the new place. Raises Unavailable if nothing is open there then.
+
+        What is there afterwards counts, whoever made it: of several who open it, one wins (S1).
+        """
+        layer = opening.base.layer
+        version = self._with_repairs(lambda: self.storage.write(opening, replace_tip=False))
+        self.storage.swap([Move(layer, expected, version)])
+        if self.storage.fetch(layer) in (None, expected):
+            raise self._not_open()
+
+    def _not_open(self) -> Unavailable:
+        return Unavailable(
+            f"the ledger is being moved to {self.place}, where it is not yet",
+            hints=("try again", hint("or finish the move: {}", "init", move=True)),
+        )
+
+    def _may_be_deleted(self) -> Unavailable:
+        return Unavailable(
+            f"the ledger was moved to {self.place}, and is not there: it was deleted, "
+            "or never got there",
+            hints=(
+                hint(
+                    "an admin brings it back in a clone that has used it there: {}",
+                    "init",
+                    restore=True,
+                ),
+                hint("or, if nobody has, finishes the move, and waits: {}", "init", move=True),
+            ),
+        )
+
     def _is_late(self, former: Storage, last: Snapshot) -> bool:
-        """True if the last step at a former place is so old that another has followed it since."""
+        """True if the last step at a former place is so old that another may have followed it."""
         step = self._with_repairs(lambda: next(former.history(last.version), None))
         times = [] if step is None else [x.at for x in step.events if x.kind == MOVED]
         return not times or abs(self.clock.now().wall_ms - max(times)) > LATE

@@ -287,8 +287,8 @@ LEDGERS = {
         "    header = replace(ledger.header, moved_to=None)\n",
     ),
     "a ledger that moved and was deleted begun again": (
-        "            if self._is_late(former_storage, last):\n",
-        "            if not last.version:\n",
+        "        if self._is_late(former, last):\n",
+        "        if not last.version:\n",
     ),
     "a ledger that moved already moved from its new place": (
         "        if session.store.place != former:\n            raise _Moved",
