@@ -79,7 +79,8 @@ class Upheavals:
             self._wait(dice.random())
         elif dice.random() < world.weather.upheavals:
             if dice.random() < 0.5:
-                if world.true - self._deleted_at > APART and world.true - self._moved_at > LATELY:
+                is_far = world.true - self._deleted_at > APART
+                if is_far and world.true - self._moved_at > LATELY and self._somebody_may():
                     self._delete()
             else:
                 self.main = next(x for x in PLACES if x != self.main)
@@ -125,6 +126,9 @@ class Upheavals:
         if not world.observed:
             return True
         return known is not None and world.checker.knows_all(known.version)
+
+    def _somebody_may(self) -> bool:
+        return any(self._may_restore(run) for run in self._world.people)
 
     def _count(self, what: str) -> None:
         self._world.faults[what] += 1
