@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 from hypothesis import settings
-from support import snapshots, tiers
+from support import collecting, snapshots, tiers
 from support.clock import ManualClock
 from support.fences import Fences, raise_fences
 from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import make_clone
 
 FENCES = raise_fences()
+collecting.keep_rewritten()
 gc.set_threshold(50_000, 20, 20)  # looking for circles that often would be a tenth of the run
 # In CI the same examples every time: what fails there is what was changed. None has a deadline.
 settings.register_profile("here", derandomize=bool(os.environ.get("CI")), deadline=None)
@@ -40,10 +41,32 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return len(os.sched_getaffinity(0)) * 5 // 2
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over files in which nothing runs now."""
+    return collecting.is_in_vain(collection_path, config) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let the workers begin at different files."""
+    report = yield
+    if isinstance(collector, pytest.Directory):
+        collecting.begin_elsewhere(report)
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each test runs by default, with the slow ones or at night, as its nearest mark says."""
+    collecting.in_order(items)
     tiers.sort_out(items)
+
+
+def pytest_collection_finish() -> None:
+    """Make the searches for circles cheap."""
+    collecting.forget_circles()
 
 
 @pytest.hookimpl(wrapper=True)
