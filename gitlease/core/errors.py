@@ -186,8 +186,9 @@ class NotHolder(GitleaseError):
 class LeaseLost(GitleaseError):
     """The caller no longer holds the lease, and must stop what it did under it.
 
-    ``loss`` is the reason and ``lease_id`` the grant, if one was named. ``guessed``: the reason
-    was inferred from the remaining records.
+    ``loss`` is the reason, and ``lease_id`` the grant, if one was named. ``guessed``: the reason
+    was inferred from the remaining records. ``never``: nobody ever held it as was asked, so there
+    is no reason.
     """
 
     code = "lost"
@@ -198,13 +199,16 @@ class LeaseLost(GitleaseError):
         *,
         loss: core.Loss | None = None,
         lease_id: str | None = None,
+        never: bool = False,
         **subject: Any,
     ) -> None:
         super().__init__(message, **subject)
-        self.guessed, self.lease_id = loss is None, lease_id
-        # What is still recorded as live has run out; what is gone was ended by somebody.
-        over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
-        self.loss: core.Loss = loss or (core.Loss.EXPIRED if over else core.Loss.RELEASED_ELSEWHERE)
+        self.guessed, self.lease_id = loss is None and not never, lease_id
+        if loss is None and not never:
+            # What is still recorded as live has run out; what is gone was ended by somebody.
+            over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
+            loss = core.Loss.EXPIRED if over else core.Loss.RELEASED_ELSEWHERE
+        self.loss = loss
 
 
 class Denied(GitleaseError):

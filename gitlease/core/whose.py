@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from gitlease.core.edge import Addresses
@@ -235,12 +235,26 @@ class GrantHistory:
             self._found[named] = self._looked_up(named)
         return self._found[named]
 
-    def _looked_up(self, named: Named) -> LaterGrants:
+    def may_have(self, token: int, key: str) -> bool:
+        """False if the resource of this key was never granted with a token; True if unknown."""
+        for is_whole in self._reads():
+            given = [x.resource for x in self._events if x.token == token and x.resource]
+            if given or is_whole:
+                return key in map(self._key, given)
+        return True
+
+    def _reads(self) -> Iterator[bool]:
+        """Read further back each time; yields whether all of the past was read."""
         for limit in self._limits:
             if limit > self._asked:
                 self._events, self._asked = self._read(limit), limit
-            later, is_whole = self._search(named)
-            if is_whole or len(self._events) < self._asked:
+            yield len(self._events) < self._asked
+
+    def _looked_up(self, named: Named) -> LaterGrants:
+        later = LaterGrants()
+        for is_whole in self._reads():
+            later, is_found = self._search(named)
+            if is_found or is_whole:
                 break
         return later
 

@@ -320,7 +320,10 @@ class PushAnswer:
 def fence(
     session: LedgerSession, resource: Resource, token: int, *, scope: str | None = None
 ) -> Answer:
-    """Return the live lease with this token, by the remote's ledger. Raises LeaseLost if none."""
+    """Return the live lease with this token, by the remote's ledger.
+
+    Raises LeaseLost if there is none, without a ``loss`` if the token was never granted.
+    """
     head = session.store.fetch(session.layer)
     warnings, moment = told_by(session.store, head), session.moment(head)
     leases = head.ledger.leases_of(resource) if head.ledger else []
@@ -343,15 +346,29 @@ def fence(
         loss = Loss.RELEASED_ELSEWHERE if same else Loss.TAKEN_OVER
     else:
         state = "nobody holds it"
+    never = granted is None and not _was_granted(session, head, resource, token)
+    if never:
+        state = "it was never granted with this token"
     verb = "is not held" if granted is None else "is no longer held"
     refusal = LeaseLost(
         f"{resource} {verb} with token {token}: {state}",
         resource=resource.text,
         scope=scope,
-        loss=loss,
+        loss=None if never else loss,
+        never=never,
         conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
     )
     raise with_views(refusal.with_(warnings=warnings), head, session.actor, moment)
+
+
+def _was_granted(session: LedgerSession, head: Snapshot, resource: Resource, token: int) -> bool:
+    """False if a ledger has never granted a resource with this token; True if that is unknown."""
+    if head.ledger is None or not 0 < token <= head.ledger.header.token:
+        return False
+    if head.ledger.header.epoch > 0:
+        return True  # its history may lack grants that a deletion or a rollback took away
+    history = GrantHistory(lambda limit: session.store.history(session.layer, limit, older=True))
+    return history.may_have(token, resource.key)
 
 
 def _work_refused(plan: PlannedPush, refusal: Denied) -> PushRefused:

@@ -101,7 +101,8 @@ def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -
     }
     loss = next((x for x in Loss if x == data.get("loss")), None)
     if loss is None:
-        error = kind(fact, **subject)
+        is_lost = kind is LeaseLost
+        error = LeaseLost(fact, never=True, **subject) if is_lost else kind(fact, **subject)
     else:
         # Whoever had the lease hears from every verb that it is lost.
         if kind is not LeaseLost:
