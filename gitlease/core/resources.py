@@ -252,8 +252,12 @@ def overlap(a: Pattern, b: Pattern) -> bool:
 
 
 def escape(literal: str) -> str:
-    """The pattern text that reads `literal`, a path or one segment of it, as it stands."""
-    return re.sub(r"^!|[\\*?\[]", r"\\\g<0>", literal)
+    """The pattern text that reads `literal`, a path or one segment of it, as it stands.
+
+    It may be typed where patterns are: braces that ``check_braces`` refuses are escaped, too.
+    """
+    text = re.sub(r"^!|[\\*?\[]", r"\\\g<0>", literal)
+    return re.sub(_BRACES, r"\\{\1}", text)
 
 
 @lru_cache(maxsize=8192)

@@ -201,7 +201,8 @@ class Swapped:
     ``sent`` is False if it is certain that no request for this change ever left this machine, so
     that it cannot land later. ``detail`` is the remote's message without secrets, ``said`` its
     output after a clean success, and ``hints`` come from its hooks with a refusal. ``locked`` is
-    the ref of the work beside the ledger that is locked there.
+    the ref of the work beside the ledger that is locked there. ``unnamed``: the remote did not
+    say of the ledger's own ref why this was not done.
     """
 
     fate: Fate
@@ -212,6 +213,7 @@ class Swapped:
     said: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     locked: str = ""
+    unnamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

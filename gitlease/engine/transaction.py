@@ -71,7 +71,7 @@ PASSING = 4  # tries of others for which a new one waits at most
 HALVED = 8  # tries after which it waits half as long
 SAME_AGAIN = 2  # times an undecided change is pushed again
 BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
-LOCKED_AGAIN = 5  # times, with the work, while a branch is locked: seldom by a push of others
+LOCKED_AGAIN = 5  # times, while something else is locked: seldom by a change of the ledger
 DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
 ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
@@ -450,10 +450,11 @@ class Transaction:
             # A try without an answer may land whatever the server says to the next one.
             in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE
             again += 1
+            is_other = bool(swapped.locked) or swapped.unnamed
             limits = {
                 Cause.REFUSED: refusals,
                 Cause.TROUBLE: refusals + 1,
-                Cause.BUSY: LOCKED_AGAIN if swapped.locked else BUSY_AGAIN,
+                Cause.BUSY: min(LOCKED_AGAIN, BUSY_AGAIN) if is_other else BUSY_AGAIN,
             }
             limit = limits.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
@@ -679,7 +680,7 @@ def _failure(swapped: Swapped, what: str) -> GitleaseError:
     if swapped.cause in (Cause.REFUSED, Cause.WORK):
         return Denied(f"the remote refused {what}: {swapped.detail}", hints=swapped.hints)
     if swapped.cause is Cause.BUSY and "lock" in swapped.detail:
-        what = swapped.locked or "the ledger's ref"
+        what = swapped.locked or ("a ref" if swapped.unnamed else "the ledger's ref")
         return Unavailable(
             f"{what} is locked on the remote: {swapped.detail}",
             hints=("a push that was killed on the server may have left its .lock file there",),

@@ -406,6 +406,8 @@ def read_push(
         detail=detail,
         said=printed,
         hints=tuple(hints)[:HINTS],
+        # A server that names no ref may mean a replica of its own, or the work.
+        unnamed=not any(ref in text for ref in ours for text in (notes, *said)),
     )
     if not work:
         return pushed
