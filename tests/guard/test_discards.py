@@ -14,6 +14,7 @@ from gitlease.guard.discards import LONGEST, discards
 pytestmark = pytest.mark.default
 
 ELSEWHERE = "/nowhere"
+SEEN = 60_000  # characters
 
 
 def found_here(command: str) -> list[str]:
@@ -88,12 +89,30 @@ def test_a_folder_that_is_not_written_out_counts_as_the_first() -> None:
             "bash -c ",
         ),
         *("git reset 2>&1 ", "rm -a ", "{ ", "a/", "<<a ", "x\n"),
+        *("`rm ", "rm -r ", "`git reset ", '"`git reset ', "-exec git reset ", "<<a\n", '"<<a\n'),
+        *("bash <<a\n", "cd a;", ")", "(", "eval sudo ", "git rm -ffff", "$A", "rm -r $("),
     ],
 )
 def test_no_text_takes_long(text: str) -> None:
     begun = time.process_time()
-    long = f"git stash; {text * LONGEST}"[:LONGEST]
+    long = f"git stash; {text * SEEN}"[:SEEN]
     found = list(discards(long, "/r"))
     assert found[0].words.startswith("git stash")
+    # What looks over the rest of the text for each part of it takes ten times as long.
     assert time.process_time() - begun < 2
-    assert list(discards(f"{long} ", "/r")) == []
+
+
+def test_a_command_that_is_too_long_to_read_is_denied_for_that() -> None:
+    long = f"{' ' * LONGEST}git status"
+    assert list(discards(long, "/r")) == [], "it mentions nothing of the kind"
+    (found,) = discards(f"{long}; git restore --staged .", "/r")
+    assert found.folder == "/r"
+    assert found.words.endswith("characters is too long to check (split it)")
+    just = f"{' ' * (LONGEST - 9)}git stash"
+    assert [x.words for x in discards(just, "/r")] == ["git stash"]
+
+
+def test_shells_within_shells_are_followed_up_to_a_depth() -> None:
+    assert [x.words for x in discards("eval sudo " * 6 + "git stash", "/r")] == ["git stash"]
+    (found,) = discards("eval sudo " * 100 + "git stash", "/r")
+    assert found.words == "more than 8 shells within one another are too many"

@@ -108,6 +108,42 @@ git stash
 | git reset -q >/dev/null --hard
 | git commit -m "it's" && git reset --hard
 | echo \" ; git stash ; echo \"
+| echo a\\; git stash
+| git reset "--hard"
+| git reset -q '--hard' HEAD
+| "git" stash
+| 'git' "stash" -u
+| "/usr/bin/git" "checkout" main
+| "rm" "-rf" src
+| git "clean" '-fd'
+| sudo -n "git" stash
+| eval git stash
+| eval "git" reset '--hard'
+| eval "cd src && git stash"
+| eval eval 'git stash'
+| cat <<E | bash
+git stash
+E
+| cat <<'E' | sed 's/a b/c/' | sudo sh -e
+git reset --hard
+E
+| bash <<<'git stash'
+| busybox rm -rf src
+| busybox sh -c 'rm -r src'
+| stdbuf -oL git stash
+| f() { git stash; }; f
+| f ()
+{
+  git reset --hard
+}
+f
+| function f { git stash; }; f
+| coproc git stash
+| git reset $(git merge-base a b) --hard
+| git reset `git merge-base a b` --hard
+| cat <<NEVER; git stash
+| git reset -q \
+--hard
 """
 
 ALLOWED_TEXTS = r"""
@@ -225,6 +261,30 @@ git stash
 | git -C /nowhere/b stash
 | git -C '/nowhere/b' clean -fd
 | git worktree remove --force /nowhere/b
+| echo a\; git stash
+| echo a\&\& git reset --hard
+| find . -name \(; echo a \| git stash
+| git stash "list"
+| git clean '-n'
+| git rm "-r" --cached src
+| "git stash"
+| "git" "log" --grep "git stash"
+| echo "git" stash
+| eval echo git stash
+| eval "$(ssh-agent)" && git commit -m 'git stash'
+| cat <<E | grep "| bash "
+git stash
+E
+| cat <<E | tee a | wc -l
+git stash
+E
+| cat <<<'git stash'
+| functional git stash
+| busybox rm a
+| git log "reset --hard"
+| cat <<E >a
+function f { git stash; }
+E
 """
 
 
