@@ -128,11 +128,17 @@ def nodes_of(tree: ast.Module) -> list[ast.AST]:
     return [*ast.walk(tree)]
 
 
-@cache
-def trees_of_tests() -> dict[Path, ast.Module]:
-    """Every module of the tests; parsed only where a test asks, since each worker imports this."""
-    files = (ROOT / "tests").rglob("*.py")
-    return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+# What is taken from a package; by its text, as to parse all tests takes seconds.
+_TAKEN = re.compile(r"^ *from (gitlease[\w.]*) import (?:\(([^)]*)\)|([^\n]*))", re.MULTILINE)
+
+
+def imported_by_tests() -> Iterator[tuple[str, str]]:
+    """Every package that a test or a benchmark names, with every name that it takes of it."""
+    for folder in ("tests", "benchmarks"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for package, several, line in _TAKEN.findall(file.read_text(encoding="utf-8")):
+                names = re.sub("#.*", "", several or line).split(",")
+                yield from ((package, name.split()[0]) for name in names if name.strip())
 
 
 def package_of(module: str) -> str:
@@ -490,14 +496,7 @@ def test_what_a_package_exports_is_there_and_is_used() -> None:
     exported = {(package, name.name) for package, node in stubs() for name in node.names}
     for package, name in exported:
         assert getattr(importlib.import_module(package), name) is not None
-    benchmarks = (ast.parse(f.read_text("utf-8")) for f in (ROOT / "benchmarks").glob("*.py"))
-    used = {
-        (node.module, name.name)
-        for tree in (*trees_of_tests().values(), *benchmarks)
-        for node in nodes_of(tree)
-        if isinstance(node, ast.ImportFrom)
-        for name in node.names
-    }
+    used = set(imported_by_tests())
     taken = {
         (packages.get(node.value.id), node.attr)
         for tree in map(tree_of, MODULES)

@@ -31,6 +31,7 @@ def runs_by_day(net: str, root: Path) -> bool:
     return True
 
 
+@cache
 def _tests_of(file: Path) -> str:
     """The text of a file of tests, with the suite that it takes its tests from."""
     suite = file.parent / "suite.py"

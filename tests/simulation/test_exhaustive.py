@@ -212,7 +212,8 @@ def explored(*chosen: World) -> int:
     return states
 
 
-@pytest.mark.slow("twice", "leader killed")
+# By default those that catch a fault of mutants/, and those that take no time.
+@pytest.mark.slow("twice", "leader killed", "read back", "days", "late", "too fast", "slow runs")
 @pytest.mark.default
 @pytest.mark.parametrize("world", SMALL)
 def test_nothing_is_found_where_all_rules_are_on(world: str) -> None:

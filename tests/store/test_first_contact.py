@@ -75,6 +75,7 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> 
         yield made
 
 
+@pytest.mark.slow
 def test_all_of_a_clones_work_goes_on_without_the_oldest_history(
     remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

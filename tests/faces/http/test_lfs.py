@@ -111,6 +111,7 @@ def test_the_client_locks_lists_and_unlocks(jo: Artist, kim: Artist, names: Serv
     assert [x["owner"]["name"] for x in jo.locks()] == [KIM]
 
 
+@pytest.mark.slow
 def test_an_admin_unlocks_by_force(jo: Artist, kim: Artist, names: Served) -> None:
     jo.lfs("lock", "art/a.psd")
     kim.lfs("lock", "art/b.psd")
@@ -138,6 +139,7 @@ def test_a_push_of_a_file_that_another_locked_is_refused(jo: Artist, kim: Artist
     assert [x["owner"]["name"] for x in jo.locks()] == [KIM], "a push unlocks nothing"
 
 
+@pytest.mark.slow
 def test_names_of_files_are_taken_as_they_are(jo: Artist, kim: Artist) -> None:
     odd = ["art/[1] *?.psd", "!c", "Ä/ö ß.psd", "e{1,2}.psd", "path:f", "g\\h"]
     for path in odd:
@@ -176,6 +178,7 @@ def test_a_running_gateway_renews_locks(
     assert paths(names) == [], "they lapse where no gateway runs"
 
 
+@pytest.mark.slow
 def test_a_lock_with_a_ttl_is_renewed_by_its_owner_alone(
     names: Served, manual_clock: ManualClock
 ) -> None:

@@ -79,6 +79,7 @@ def write_task(desk: Desk) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_what_is_no_message_is_answered(desk: Desk) -> None:
     """The SDK drops such a line, and its client would wait for ever."""
     wire = Wire(desk)
