@@ -396,6 +396,7 @@ def test_a_watch_is_polite(scene: Scene) -> None:
     assert scene.asked().count("fetch") <= 21
 
 
+@pytest.mark.slow
 def test_the_median_handover_of_the_first_minute_takes_two_seconds_at_most() -> None:
     """What is waited for ends at any order of magnitude of a minute equally likely."""
     rng, took = random.Random(7), list[float]()

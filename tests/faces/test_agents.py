@@ -391,7 +391,6 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
         assert own == ("subagent" in name and host != "cursor"), text
 
 
-@pytest.mark.default("codex-subagent-start")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["claude-session-start", "codex-subagent-start"])
 def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats], name: str) -> None:

@@ -336,6 +336,7 @@ def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedPro
     return done
 
 
+@pytest.mark.slow
 def test_the_actions_steps_run_as_plain_shell(seat: Seat, tmp_path: Path) -> None:
     *_, check = steps(seat, tmp_path / "a", install="false")
     assert check.returncode == 1, check.stderr

@@ -197,6 +197,7 @@ def kept_below(folder: Path) -> set[Path]:
 # --- the clone ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_task_files_in_each_state(jo: Path, tmp_path: Path) -> None:
     (jo / "tasks").mkdir()
     for name, head in {"a": "id: A1\nstatus: todo", "b": "id: B1\nstatus: weird"}.items():
@@ -269,6 +270,7 @@ def test_hooks_that_cannot_be_shown_to_fire(
 # --- agents ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hooks_of_claude_in_each_state(jo: Path, tmp_path: Path, home: Path) -> None:
     file = jo / ".claude/settings.json"
     run_gitlease(["agent", "claude", "install", "--keep"], jo)
@@ -292,6 +294,7 @@ def test_hooks_of_claude_in_each_state(jo: Path, tmp_path: Path, home: Path) -> 
     assert states(look(jo, tmp_path), "agents") == ["good"]
 
 
+@pytest.mark.slow
 def test_tool_server_of_claude_in_each_state(
     jo: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +353,7 @@ def used(jo: Path) -> Path:
     return jo
 
 
+@pytest.mark.slow
 def test_private_files_that_nobody_can_read_are_set_aside(used: Path, tmp_path: Path) -> None:
     """A change on its way stays as it is, whoever reads the ledger, until a person looks."""
     private = used / ".git/gitlease"
@@ -415,6 +419,7 @@ def test_ledger_of_this_clone_alone_is_never_deleted(jo: Path, tmp_path: Path) -
     assert before <= {*store.rglob("*")}
 
 
+@pytest.mark.slow
 def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
     private = used / ".git/gitlease"
     files = [private / "a.json.1.ab.tmp", private / "store.git/shallow.lock"]
@@ -435,6 +440,7 @@ def test_leftovers_leave_after_an_hour(used: Path, tmp_path: Path) -> None:
     assert (private / "store.git.lock").exists()  # ours, which nobody has to remove
 
 
+@pytest.mark.slow
 def test_private_folder_with_wrong_modes(
     used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,6 +526,7 @@ def test_what_cannot_be_mended_is_told(
     assert states(found, "ledger") == ["good"]
 
 
+@pytest.mark.slow
 def test_gateway_in_each_state(used: Path, tmp_path: Path) -> None:
     assert run_gitlease(["serve", "token", "add", "a@b.c"], used).returncode == 0
     assert states(look(used, tmp_path), "gateway") == ["good"]
@@ -613,6 +620,7 @@ def test_no_secret_of_a_url_is_printed(jo: Path) -> None:
     assert "hunter" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_ttl_beyond_the_policy(jo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(jo, "claim", "README", "--any")
     git(jo, "config", "lease.ttl", "2d")
@@ -624,6 +632,7 @@ def test_ttl_beyond_the_policy(jo: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert look(jo, tmp_path)["ledger"][0].fix == "unset GITLEASE_TTL"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("compares", "capability", "expected"),
     [

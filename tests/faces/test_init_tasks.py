@@ -173,7 +173,6 @@ def test_init_proves_that_it_may_write(clones: Clones, path_remote: Remote) -> N
     denied(two, "init")
 
 
-@pytest.mark.default("n")
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_a_person_is_asked_whether_the_settings_fit(
     clones: Clones, path_remote: Remote, answer: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from gitlease import __version__
 
 LOOK = "import sys; loaded = sys.modules.keys() & {names}; print(*sorted(loaded))"
@@ -54,6 +56,7 @@ def test_no_verb_loads_what_only_the_tools_need() -> None:
     assert _said(options, every, verbs, look) == ""
 
 
+@pytest.mark.slow
 def test_the_server_of_tools_begins_with_little_besides_its_sdk() -> None:
     heavy = {"pygit2", "yaml", "rich", "gitlease.faces.http.app"}
     look = "print(*sorted(sys.modules.keys() & {names} - brought))"

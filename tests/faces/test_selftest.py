@@ -92,7 +92,6 @@ def test_a_remote_without_atomic_pushes_is_reported(path_remote: Remote, clones:
     assert (status, results(document)[-1]) == (0, "fence not_enforced"), document
 
 
-@pytest.mark.default
 def test_what_the_remote_refuses_has_the_codes_of_a_claim(
     path_remote: Remote, clones: Clones, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_what_git_alone_would_not_have_left_out_is_given_up(root: Path) -> None:
     assert people(merge(root, "main", "lee", lee="lee\n")) == {}
 
 
+@pytest.mark.slow
 def test_a_merge_of_many_is_judged_as_one_of_two(root: Path) -> None:
     both = {"lee": "lee\n", "zoe": "zoe\n"}
     assert people(merge(root, "main", "lee", "zoe", **both)) == {}

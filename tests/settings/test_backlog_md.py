@@ -219,6 +219,7 @@ def test_any_other_project_gets_the_default_file(repo: Path) -> None:
     assert (fit(repo).text, fit(repo).folder, fit(repo).warnings) == (settings_yaml(), None, ())
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.one_of(st.text(), st.text(alphabet="ab:-[]{}&*!#|>'\" \n\t?,")))
 def test_any_configuration_gives_settings_that_load(

@@ -58,7 +58,6 @@ def test_two_commands_of_one_clone_do_not_take_two_pasts_for_the_newest() -> Non
     life(38, weather=replace(FOUL, rollbacks=0.01), steps=150)
 
 
-@pytest.mark.default
 def test_a_life_is_repeatable() -> None:
     one, again = (life(42, weather=FOUL, steps=30) for _ in range(2))
     assert one.true == again.true

@@ -185,6 +185,7 @@ def eventful(seed: int) -> None:
     assert set(living) <= set(queue.names()), f"seed {seed}: L2: somebody starved"
 
 
+@pytest.mark.slow
 def test_nobody_starves_in_an_eventful_line() -> None:
     eventful(1)
 

@@ -171,6 +171,7 @@ def unpack(version: str, folder: Path) -> None:
     subprocess.run(["tar", "-x", "-C", folder], input=found.stdout, check=True)
 
 
+@pytest.mark.slow
 def test_version_before_says_that_a_newer_one_is_needed(
     clones: Callable[..., Sequence[Path]], tmp_path: Path
 ) -> None:

@@ -192,7 +192,6 @@ def of_sha256_without_any_commit(remote: Remote, tmp_path: Path) -> Path:
     return clone
 
 
-@pytest.mark.default("with_a_relative_url")
 @pytest.mark.parametrize(
     "shape", [shallow, bare, mirror, with_a_relative_url, of_sha256_without_any_commit]
 )

@@ -283,6 +283,7 @@ def test_of_many_names_of_others_it_is_known_that_there_are_any(
     assert rows.people is None, "and whoever asks sees all"
 
 
+@pytest.mark.slow
 def test_a_claim_of_a_path_parses_one_record_of_any_number(
     path_remote: Remote, clones: Clones, parsed: list[object]
 ) -> None:

@@ -73,7 +73,7 @@ def live_with_it(remote: Remote, tmp_path: Path) -> None:
     assert ada.ask("verify").returncode == 0
 
 
-@pytest.mark.default
+@pytest.mark.slow
 def test_a_ledger_of_sha256_objects(remote: Remote, tmp_path: Path) -> None:
     live_with_it(remote, tmp_path)
     tip = git(remote.bare, "rev-parse", "refs/gitlease/global")

@@ -102,6 +102,7 @@ def test_the_refusal_names_the_one_setting_to_make(
     assert not git(fork, "for-each-ref", REF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user_wide", [True, False])
 def test_leases_from_before_are_renewed_and_released_where_others_fetch(
     clones: Clones,

@@ -26,6 +26,7 @@ def made_long_ago(clone: Path, seconds: float) -> Path:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("age", "many", "begins"),
     [

@@ -157,7 +157,6 @@ def test_an_id_is_free_on_the_remotes_main_branch_as_well(desks: tuple[Typist, T
     assert (offline["task"]["resource"], len(offline["warnings"])) == ("F012", 1)
 
 
-@pytest.mark.default
 def test_no_two_work_trees_or_branches_of_a_clone_get_one_number(ada: Typist) -> None:
     git(ada.clone, "worktree", "add", "-q", "../other", "-b", "other")
     other = Typist(ada.clone.parent / "other", ada.clock)

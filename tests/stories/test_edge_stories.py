@@ -68,7 +68,6 @@ def story(path_remote: Remote, clones: Clones) -> Story:
     return Story(clones(2))
 
 
-@pytest.mark.default
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
     story: Story,
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_gateway_that_is_killed_loses_nothing_that_it_answered(
     assert Desk(reader, env=path_remote.env).document("verify")["violations"] == []
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_told_to_stop_answers_first(
     path_remote: Remote, clones: Callable[..., list[Path]]
 ) -> None:

@@ -47,7 +47,6 @@ def renewed(desk: Desk) -> None:
 # --- the settings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.default
 def test_a_hold_keeps_to_what_it_was_opened_with(
     jo: Desk, kim: Desk, change: Callable[[], None]
 ) -> None:

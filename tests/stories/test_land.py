@@ -169,7 +169,6 @@ def test_a_landing_needs_no_locks_and_is_the_only_one_of_its_work_tree(
     assert [x.state for x in stage.jo.land().leases] == ["completed"]
 
 
-@pytest.mark.default
 def test_a_pushed_tip_gets_one_finishing_commit(stage: Stage) -> None:
     stage.jo.begins()
     tip = stage.jo.works()
@@ -292,7 +291,6 @@ def test_a_check_that_fails_puts_everything_back(stage: Stage) -> None:
     assert stage.jo.land(check=("grep", "-q", DONE, "tasks/F001.md")).commits == 1
 
 
-@pytest.mark.default
 def test_what_the_check_commits_is_neither_landed_nor_lost(stage: Stage) -> None:
     stage.jo.begins()
     stage.jo.works()

@@ -267,7 +267,6 @@ def merging(project: Project) -> Merging:
     return Merging(project, kim.ok("claim F001 --ttl 2h --json").json["leases"][0]["token"])
 
 
-@pytest.mark.default
 def test_work_that_is_said_to_be_done_and_was_never_merged_goes_on(merging: Merging) -> None:
     merging.works()
     merging.project.lands()

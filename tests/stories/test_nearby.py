@@ -41,6 +41,7 @@ class Waiting:
         return woken, self._remote.connections() - before
 
 
+@pytest.mark.slow
 def test_an_end_wakes_at_once_and_nothing_else_does(path_remote: Remote, clones: Clones) -> None:
     one, two = clones(2)
     waiting = Waiting(two, path_remote)

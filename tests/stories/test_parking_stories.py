@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support import older
 from support.hooked import MINUTE, Pair
 from support.session import LeaseService
@@ -9,6 +10,7 @@ from support.session import LeaseService
 HOUR = 3_600
 
 
+@pytest.mark.slow
 def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) -> None:
     jo, kim = pair.jo, pair.kim
     lease = jo.claim("src/api", ago=10 * MINUTE, session="s1")

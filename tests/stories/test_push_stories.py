@@ -333,7 +333,6 @@ def test_a_remote_without_atomic_pushes_is_refused_with_the_reason(stage: Stage)
 # --- what is pushed -------------------------------------------------------------------------------
 
 
-@pytest.mark.default
 def test_a_new_branch_with_its_upstream(stage: Stage) -> None:
     stage.jo.git("switch", "-qc", "topic")
     made = stage.jo.commits()

@@ -94,7 +94,6 @@ def test_eight_people_claim_as_many_things(eight: Workers, remote: Remote) -> No
         assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
-@pytest.mark.default
 def test_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> None:
     """They share the private store and what it knows; only one of them gets it."""
     with sessions(clones(1)[0], path_remote, 4) as workers:

@@ -64,7 +64,6 @@ def line(remote: Remote) -> list[str]:
     return [x.split()[-1].strip('"') for x in lines if x.strip().startswith("holder:")]
 
 
-@pytest.mark.default
 def test_a_wait_looks_with_one_connection_and_fetches_only_what_is_new(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ def desks(clones: Clones) -> tuple[Typist, Typist]:
     return ada, bob
 
 
-@pytest.mark.default
+@pytest.mark.slow
 def test_the_holder_is_shown_it_once_and_brief_lists_it(desks: tuple[Typist, Typist]) -> None:
     ada, bob = desks
     left = bob.ok(f"{TO_HOLDER} --json").json

@@ -289,7 +289,6 @@ def test_lines_of_a_log_are_shared_on_request_and_clean(jo: Desk) -> None:
     assert note["text"].split("\n")[1:] == ["red", "99%", "https://host/"]
 
 
-@pytest.mark.default
 def test_command_that_keeps_its_task_waits_for_a_person(jo: Desk) -> None:
     keep = " ".join([*jo.words("release", "F01"), "--keep", "--note", "which"])
     script = f'test "$GITLEASE_RESOURCE" != F01 || {{ {keep}; exit 1; }}'

@@ -40,6 +40,7 @@ def test_a_full_disk_takes_nothing_until_there_is_room_again(tmp_path: Path) -> 
         assert write() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whom", ["caller", "all"])
 def test_a_command_is_killed_at_each_of_its_calls(tmp_path: Path, whom: str) -> None:
     if not kill_nth.calls():

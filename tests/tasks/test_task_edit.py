@@ -331,6 +331,7 @@ def test_a_name_goes_into_any_file_and_out_again(data: bytes, name: str) -> None
     assert edited(after, remove(name)) == data
 
 
+@pytest.mark.slow
 @MANY
 @given(files(), st.data())
 def test_any_name_goes_or_gives_its_place_to_another(data: bytes, draws: st.DataObject) -> None:

@@ -142,6 +142,7 @@ def refs_of(folder: Path) -> str:
     return git(folder, "for-each-ref")
 
 
+@pytest.mark.slow
 def test_no_file_of_the_clone_or_the_remote_changes(
     path_remote: Remote, clones: Callable[..., list[Path]]
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_hold_keeps_one_and_waits_beside_its_own(gitlease_ledger: MemoryLedger
     assert bob.claim_all(PORTS)
 
 
+@pytest.mark.slow
 def test_over_http_a_repeated_key_returns_the_earlier_answer(
     path_remote: Remote, clones: Callable[..., list[Path]]
 ) -> None:

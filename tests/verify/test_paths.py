@@ -43,6 +43,7 @@ def files() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_it_agrees_with_the_products_on_every_pair() -> None:
     every = [*usable(PATTERNS)[::3], *usable(LONGER)]
     assert len(every) > 100

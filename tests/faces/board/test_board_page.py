@@ -35,6 +35,7 @@ def visitor(served: Served) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_link_is_good_once_and_for_a_minute(served: Served) -> None:
     with httpx.Client(base_url=served.url, trust_env=False, timeout=60) as client:
         secret = link(served)

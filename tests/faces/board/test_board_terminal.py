@@ -126,7 +126,6 @@ def test_however_it_ends_the_terminal_is_as_it_was(
         assert terminal.written.endswith(LEFT)
 
 
-@pytest.mark.default("by an error")
 @pytest.mark.parametrize("leads", [True, False], ids=["by a signal", "by an error"])
 def test_a_terminal_that_is_closed_ends_it_quietly(clone: Path, leads: bool) -> None:
     with looking(clone, leads=leads) as terminal:

@@ -201,7 +201,6 @@ def test_the_sdk_hears_what_is_leased_released_and_lapses(
 # --- by requests ------------------------------------------------------------------------------
 
 
-@pytest.mark.default("/api/v1")
 @pytest.mark.parametrize("root", ROOTS)
 def test_both_roots_and_both_spellings_answer_alike(project: Served, root: str) -> None:
     made = ask(project, "one", "POST", f"{root}/intents", json={"title": "Any"})

@@ -143,6 +143,7 @@ def test_the_hook_for_the_end_of_a_session_does_it_where_it_is_installed(desk: D
     assert desk.live() == ["deploy"]
 
 
+@pytest.mark.slow
 def test_threads_of_one_host_are_sessions_of_their_own(desk: Desk) -> None:
     wire = Wire(desk)
     first = {"x-codex-turn-metadata": {"thread_id": "aaaaaaaa-1"}}

@@ -100,6 +100,7 @@ def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path)
     check_words(file.read_text())
 
 
+@pytest.mark.slow
 def test_calls_at_the_same_time_are_all_answered(tools: ToolClient) -> None:
     names = [f"port-{n}" for n in range(6)]
     found: list[dict[str, Any]] = []
