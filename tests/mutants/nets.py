@@ -31,6 +31,33 @@ def runs_by_day(net: str, root: Path) -> bool:
     return True
 
 
+def runs_by_default(net: str, root: Path) -> bool:
+    """Whether a test, or the variant that is named, runs by default, by the nearest mark of its
+    function, class and file; where no variant is named, whether any does.
+    """
+    file, *names = net.split("::")
+    tree = _parsed(root / file)
+    name, _, variant = names[-1].partition("[") if names else ("", "", "")
+    levels = _levels(tree, root / file, [*names[:-1], name]) if names else []
+    for level in (*levels, _marks_of_file(tree)):
+        direct = [
+            x for mark in level for x in (mark.elts if isinstance(mark, ast.List) else [mark])
+        ]
+        marks = [(_last(x.func), x.args) for x in direct if isinstance(x, ast.Call)]
+        named = {
+            tier: {str(x.value) for x in args if isinstance(x, ast.Constant)}
+            for tier, args in marks
+            if tier in TIERS
+        }
+        for tier, variants in named.items():
+            if variant.removesuffix("]") in variants or (not variant and tier == "default"):
+                return tier == "default"
+        for mark in direct:
+            if isinstance(mark, ast.Attribute) and mark.attr in TIERS:
+                return mark.attr == "default"
+    return True
+
+
 @cache
 def _tests_of(file: Path) -> str:
     """The text of a file of tests, with the suite that it takes its tests from."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from mutants.catalogue import CHANGES, MUTANTS, ROOT, Mutant
-from mutants.nets import is_there
+from mutants.nets import is_there, runs_by_default
 from mutants.run import judged
 from mutants.sample import TABLE, Sample
 from mutants.workshop import Workshop
@@ -21,6 +21,7 @@ def test_a_fault_can_be_put_in(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text(encoding="utf-8")
     assert mutant.applied(source) != source
     assert is_there(mutant.net, ROOT)
+    assert runs_by_default(mutant.net, ROOT)
 
 
 def test_the_table_has_each_once_and_some_for_every_safety() -> None:
@@ -36,6 +37,8 @@ def test_nine_of_ten_drawn_mutants_are_caught_and_the_table_says_by_what() -> No
     assert TABLE.read_text(encoding="utf-8") == sample.table()
     missing = [x.by for x in sample.drawn if x.fate == "killed" and not is_there(x.by, ROOT)]
     assert missing == []
+    killers = {x.by for x in sample.drawn if x.fate == "killed"}
+    assert [x for x in killers if not runs_by_default(x, ROOT)] == []
 
 
 @pytest.mark.slow
