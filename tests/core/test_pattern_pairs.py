@@ -171,6 +171,7 @@ def seeming(patterns: list[tuple[Pattern, int]], *, part: int = 0, of: int = 1) 
     return found
 
 
+@pytest.mark.slow
 def test_no_overlap_of_short_patterns_is_missed() -> None:
     patterns = distinct(texts(TOKENS, 3))
     assert len(patterns) > 200

@@ -39,7 +39,6 @@ def claim_one(self: Commands, process: Process) -> Answer:
     return answer
 
 
-@pytest.mark.default("3")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4])
 def test_any_of_several_keeps_the_invariants(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.fences import clean_env
 
 TESTS = Path(__file__).parents[1]
@@ -68,6 +69,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_the_nearest_mark_says_when_a_test_runs(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (tmp_path / "test_some.py").write_text(FILE, encoding="utf-8")
