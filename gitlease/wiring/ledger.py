@@ -652,9 +652,9 @@ class LedgerPlace:
         if all(found[x].value == before[x].value for x in PLACE):
             return None
         return Invalid(
-            "the work tree and the default branch, which was fetched just now, name different "
-            "places for the ledger",
-            hints=("that branch decides: repeat the command",),
+            "this command began at the place of the ledger that the work tree names, and the "
+            "default branch, which it fetched just now and which decides, names another",
+            hints=("repeat the command: it goes to the other place then",),
         )
 
     def _ledger_beside(self, refs: stores.GitRefs, layer: str) -> str:

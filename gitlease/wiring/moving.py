@@ -22,6 +22,7 @@ def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
     if main names no other place, Invalid if that is unknown, and PolicyRefused for whoever is not
     an admin.
     """
+    workspace.check_remote()
     place, located = workspace.place, workspace.place.located
     none = UsageError(
         "the default branch names no other place for the ledger than the present one",

@@ -16,7 +16,11 @@ from gitlease.runs.heartbeat import heartbeat_of, kept
 
 
 def open_push(workspace: wiring.Workspace, *, seconds: float = SECONDS) -> FencedPush:
-    """The fenced push of an opened repository; a push is given up after so many ``seconds``."""
+    """The fenced push of an opened repository; a push is given up after so many ``seconds``.
+
+    Raises Invalid in a clone that has no remote although its ledger is at one.
+    """
+    workspace.check_remote()
     repository, settings = workspace.repository, workspace.settings
     work = GitWork(
         repository,

@@ -112,6 +112,13 @@ class Workspace:
             no_holder=self.identity.no_holder,
         )
 
+    def check_remote(self) -> None:
+        """Raise Invalid if this clone has no remote although its ledger is at one."""
+        ledgers = self.ledger.store
+        lost = ledgers.lost() if isinstance(ledgers, store.RefLedgerStore) else None
+        if lost is not None:
+            raise lost
+
     @property
     def inbox(self) -> Inbox:
         return self.ledger.inbox

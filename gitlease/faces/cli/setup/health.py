@@ -352,7 +352,7 @@ def selftest_verb(call: Call, *, workers: int, rounds: int) -> int:
     space = call.with_words(layer=LAYER, no_session=True).opened()
     if space.location.url is None:
         hints = ("git remote add origin URL",)
-        raise UsageError("there is no remote: the ledger is local to this clone", hints=hints)
+        raise UsageError("there is no remote that could be tried", hints=hints)
     began, failure = time.monotonic(), None
     with scratch_folder("gitlease-selftest") as folder:
         test = Selftest(call, space, folder, workers)
