@@ -209,6 +209,13 @@ class Checker:
             ended = next((n for n, x in enumerate(left.moves) if lease.lease_id in x[2]), None)
             if ended is not None and self._all_know(lease, left, ended):
                 self.excused.discard(lease.lease_id)
+            # What was taken over in the lost part is live again: no clone that restores can know of
+            # the newer grant, and whoever has that is told at the next contact.
+            key = f"{lease.resource.key} {lease.scope}"
+            token, grant, _ = self.effects.get(key, (0, "", ""))
+            if is_active(lease) and token > lease.token:
+                del self.effects[key]
+                self.excused.add(grant)
 
     def _all_know(self, lease: Lease, line: Line, place: int) -> bool:
         """Whether every clone of a holder has seen a move of the ref."""

@@ -35,10 +35,13 @@ def test_upheavals_have_something_of_everything() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [19, 26])
+@pytest.mark.parametrize("seed", [19, 26, 77])
 def test_clones_that_miss_several_restorations_go_on(seed: int) -> None:
-    """In these lives a ledger is restored twice while a clone that has seen more is away."""
-    assert life(seed, weather=ROUGH, steps=150).faults["deletion"] > 2
+    """In two of these lives a ledger is restored twice while a clone that has seen more is away.
+
+    In the third, a lease that was taken over in the lost part is live again.
+    """
+    assert life(seed, weather=ROUGH, steps=150).faults["deletion"]
 
 
 @pytest.mark.slow
