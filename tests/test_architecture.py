@@ -54,7 +54,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # Third parties, by the packages that may know them.
 THIRD_PARTIES = {
-    "git": {"yaml"},
+    "git": {"filelock", "yaml"},
     "settings": {"yaml"},
     "tasks": {"yaml"},
     "check": {"yaml"},
@@ -93,7 +93,7 @@ IMPURE = {"os", "time", "secrets", "uuid", "threading", "asyncio", "multiprocess
 PURE = {"core": IMPURE | {"random"}, "engine": IMPURE}
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 CLOCKS = {"now", "utcnow", "today"}
-HEAVY = {"yaml", "rich"}
+HEAVY = {"filelock", "yaml", "rich"}
 
 
 @dataclass(frozen=True)
@@ -340,6 +340,24 @@ def _is_error(name: str, kinds: dict[str, set[str]]) -> bool:
     if name.endswith(("Error", "Exception")):
         return True
     return any(_is_error(base, kinds) for base in kinds.get(name, ()))
+
+
+_LOCKING = re.compile(r"\b(?:flock|lockf|F_SETLK\w*|F_OFD_SETLK\w*)\b")
+
+
+def test_every_lock_between_processes_is_one_of_filelock() -> None:
+    told(
+        f"{module}: it takes a lock of its own"
+        for module, file in MODULES.items()
+        if _LOCKING.search(file.read_text(encoding="utf-8"))
+    )
+    users = {
+        module
+        for module in MODULES
+        for found in imports_of(module, tree_of(module))
+        if found.target.partition(".")[0] == "filelock"
+    }
+    assert users == {"gitlease.git.files"}
 
 
 def test_heavy_imports_happen_where_they_are_used() -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 import stat
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gitlease import git
 from gitlease.core.errors import Invalid, hint
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 PUBLIC = 0o666  # the mode of a file for whomever the umask and the clone allow
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
@@ -230,51 +233,72 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
 
 
 # --- a lock between processes of one clone ----------------------------------------------------
-# It only saves work: every guarantee holds without it. The kernel's lock is taken, which a killed
-# process cannot leave behind. The library filelock would take the same one, but its import costs
-# 45 ms, more than all that a hook does, and it neither shares a lock nor goes on where a file
-# system has none.
+# It only saves work: every guarantee holds without it (R19).
 
 LOCK = "lock"  # the name of one in a folder of private state, which is held for milliseconds
 PATIENCE = 2.0  # seconds for which it is waited for
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+POLL = 0.005  # seconds between two tries
+SOFT_POLL = 0.02  # likewise for a marker: each try reads it, and asks whether its owner lives
+MARKER = ".tmp"  # ends the name of the file that stands for a lock where there are no locks
+# Seconds after which such a file is taken over if its owner cannot be checked, since it was on
+# another host, say. The lock of an owner on this host is taken over as soon as it has died.
+MARKER_LIFETIME = 60.0
+# What network file systems answer that have no locks. filelock goes on by itself after ENOSYS
+# alone, and then without a lifetime.
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @contextmanager
 def exclusive(
-    path: str, *, timeout: float, shared: bool = False, on_wait: Callable[[], None] = lambda: None
+    path: str, *, timeout: float, soft: bool = True, on_wait: Callable[[], None] = lambda: None
 ) -> Iterator[bool]:
     """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 
-    So it does where there can be no lock, since something else is in its place, say. ``shared``
-    holders only keep an exclusive one out, not each other. ``on_wait`` is called while one waits.
+    If the file system has no locks, a file that only one process can make stands for the lock,
+    unless ``soft`` is False. ``on_wait`` is called before each further try.
     """
-    deadline = time.monotonic() + timeout
+    lock = _acquired(path, timeout, soft, on_wait)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        yield False
-        return
-    # Locks of another user's command in the same clone must open as well.
-    share(path, descriptor)
-    try:
-        while (held := _take(descriptor, shared=shared)) is None and time.monotonic() < deadline:
-            on_wait()
-            time.sleep(0.005)
-        yield bool(held)
+        yield lock is not None
     finally:
-        with contextlib.suppress(OSError):  # a child that was forked meanwhile has it as well
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                lock.release()
 
 
-def _take(descriptor: int, *, shared: bool = False) -> bool | None:
-    """Take an open lock without waiting. None if another has it, False where there are no locks."""
+def _acquired(
+    path: str, timeout: float, soft: bool, on_wait: Callable[[], None]
+) -> BaseFileLock | None:
+    # Imported here: it takes as long as three starts of Python, which hooks need not pay.
+    from filelock import FileLock, SoftFileLock, SoftFileLockLifetimeWarning
+
+    # filelock would make the folder, but not with the mode that the clone asks for.
+    if not os.path.isdir(os.path.dirname(path)):
+        return None
+    # Commands of other users of a shared clone must be able to open it, too.
+    mode = 0o600 | (shared_bits(path) & 0o666)
+
+    def waited() -> bool:
+        on_wait()
+        return False  # True would end the wait
+
+    terms: dict[str, Any] = {"timeout": timeout, "cancel_check": waited}
+    lock: BaseFileLock = FileLock(path, mode=mode, fallback_to_soft=False)
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError as error:
-        return False if error.errno in _NO_LOCKS else None
-    return True
+        lock.acquire(poll_interval=POLL, **terms)
+    except OSError as error:  # Timeout is one, too
+        if not soft or error.errno not in NO_LOCKS:
+            return None
+    else:
+        share(path)
+        return lock
+    # filelock warns that two processes may have the lock at once after its lifetime: they may.
+    warnings.simplefilter("ignore", SoftFileLockLifetimeWarning)
+    lock = SoftFileLock(f"{path}{MARKER}", mode=mode, lifetime=MARKER_LIFETIME)
+    with contextlib.suppress(OSError):
+        lock.acquire(poll_interval=SOFT_POLL, **terms)
+        return lock
+    return None
 
 
 def change_kept(file: str, change: Callable[[bytes | None], bytes], limit: int) -> None:
@@ -292,23 +316,9 @@ def change_kept(file: str, change: Callable[[bytes | None], bytes], limit: int) 
 
 @contextmanager
 def alone(folder: str) -> Iterator[None]:
-    """Hold a folder's lock, or a file that only one can make; without either go on in the end."""
-    lock = os.path.join(folder, LOCK)
-    with exclusive(lock, timeout=PATIENCE) as held:
-        made, deadline = f"{lock}.tmp", time.monotonic() + PATIENCE
-        # No locks (NFS): a file that only one can make stands for them, while its maker may live.
-        while not held and time.monotonic() < deadline:
-            try:
-                os.close(os.open(made, os.O_CREAT | os.O_EXCL, 0o600))
-                break
-            except FileExistsError:
-                time.sleep(0.005)
-        try:
-            yield
-        finally:
-            if not held:
-                with contextlib.suppress(OSError):  # that of one that was killed, perhaps
-                    os.unlink(made)
+    """Hold a folder's lock; go on without it in the end."""
+    with exclusive(os.path.join(folder, LOCK), timeout=PATIENCE):
+        yield
 
 
 # --- notes: the small state of a clone, in one file ---------------------------------------------

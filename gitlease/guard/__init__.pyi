@@ -54,6 +54,7 @@ from gitlease.guard.rules import merged as merged
 from gitlease.guard.rules import reach_of as reach_of
 from gitlease.guard.rules import renew_at as renew_at
 from gitlease.guard.service import FACTS as FACTS
+from gitlease.guard.service import FAILURE as FAILURE
 from gitlease.guard.service import SHORTEST_KEPT as SHORTEST_KEPT
 from gitlease.guard.service import GuardService as GuardService
 from gitlease.guard.service import WatchFolder as WatchFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,7 +32,7 @@ from gitlease.core.lease import (
 )
 from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, parse_resource, word_anywhere
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.git.files import Notes
+from gitlease.git.files import LARGEST_NOTES, load_json, make_folders, store_json
 from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.rules import (
     DAMAGE_SHOWN,
@@ -507,8 +508,9 @@ def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = N
 # --- the copies: what may be known of the leases without git and without parsing ------------------
 # Whatever is wrong with them, they are of no use, and no harm: the guard asks the ledger then.
 
-FAILURE = "unreachable"  # a kind of notes, by the state of a place
-FACTS = "watched"  # another: what a hook needs to know of a ledger beside its leases
+# Hooks write these on every commit, so each is a file of its own, which needs no lock.
+FAILURE = "unreachable.json"  # beside the states of the layers of a place
+FACTS = "watched.json"  # in the state of a layer: what hooks need to know beside its leases
 LONGEST_MESSAGE = 1_000
 NOT_KEPT: Mapping[str, Any] = {"leases": LeaseRows(()), "seen": lambda _lease: None}
 
@@ -524,7 +526,6 @@ class WatchFolder:
         self, folder: str, state: Callable[[str], str], clock: Clock, origin: Origin
     ) -> None:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
-        self._notes = Notes(folder)
         self._read: dict[str, tuple[str, LeaseRows]] = {}  # by layer, with their version
 
     def load(self, layer: str) -> CachedLedger | None:
@@ -532,7 +533,8 @@ class WatchFolder:
         state = self._state(layer)
         version = known.version if (known := StateFolder(state).load()) else ""
         try:
-            kept = JSON.load(CachedLedger, self._notes.get(FACTS, state), **NOT_KEPT)
+            facts = load_json(os.path.join(state, FACTS), LARGEST_NOTES)
+            kept = JSON.load(CachedLedger, facts, **NOT_KEPT)
         except Damaged:
             return None
         now, is_of_head = self._clock.now(), (kept.layer, kept.version) == (layer, version)
@@ -550,8 +552,7 @@ class WatchFolder:
         return replace(kept, leases=leases, seen=seen, received=received)
 
     def save(self, watched: CachedLedger) -> None:
-        facts, at = JSON.dump(watched, *NOT_KEPT), watched.received.wall_ms / MS
-        self._notes.put(FACTS, self._state(watched.layer), facts, at=at)
+        self._write(watched.layer, FACTS, JSON.dump(watched, *NOT_KEPT))
         self._read[watched.layer] = watched.version, watched.leases
 
     def _leases(self, layer: str, version: str) -> LeaseRows | None:
@@ -573,13 +574,21 @@ class WatchFolder:
     def unreachable(self) -> Unreachable | None:
         """Return the last failure to reach the remote; None if it was reached since."""
         with contextlib.suppress(Damaged):
-            return JSON.load(Unreachable, self._notes.get(FAILURE, self._state("")))
+            failure = load_json(os.path.join(self._state(""), FAILURE), LARGEST_NOTES)
+            return JSON.load(Unreachable, failure)
         return None
 
     def set_unreachable(self, failure: Unreachable | None) -> None:
         """Keep a failure, so that hooks do not each wait for the same remote; None: it answers."""
         if failure is None:
-            self._notes.drop(FAILURE, self._state(""))
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._state(""), FAILURE))
         else:
-            short = JSON.dump(replace(failure, message=failure.message[:LONGEST_MESSAGE]))
-            self._notes.put(FAILURE, self._state(""), short, at=failure.at.wall_ms / MS)
+            short = replace(failure, message=failure.message[:LONGEST_MESSAGE])
+            self._write("", FAILURE, JSON.dump(short))
+
+    def _write(self, layer: str, name: str, value: object) -> None:
+        folder = self._state(layer).rstrip("/")
+        with contextlib.suppress(OSError):
+            make_folders(folder)
+            store_json(os.path.join(folder, name), value)

@@ -328,17 +328,25 @@ class PrivateStore:
 
     @contextlib.contextmanager
     def in_use(self, cutting: float = 0) -> Iterator[None]:
-        """Keep others from making the store anew, while objects come into it.
+        """Use the store while objects come into it; CopyLost if it was replaced before the end.
 
-        ``cutting``: seconds to wait to be alone. Raises CopyLost where it was made anew already.
+        ``cutting``: seconds to wait to be alone, for a fetch that cuts how much history it brings.
         """
-        # A fetch that negotiates on the old store would leave half of a ledger in the new one. One
-        # that cuts how much history it brings is alone, for git refuses a second.
-        patience = cutting or REBUILD_PATIENCE
-        with exclusive(f"{self.path}.lock", timeout=patience, shared=not cutting):
-            if self.replaced():
-                raise CopyLost("the ledger's store was replaced")
-            yield
+        # git refuses a second fetch that cuts. Any other needs no lock: a damaged store is renamed
+        # aside, and what a fetch brought that had negotiated on it is fetched again.
+        lock = exclusive(f"{self.path}.lock", timeout=cutting) if cutting else None
+        with lock or contextlib.nullcontext():
+            self._check_not_replaced()
+            try:
+                yield
+            except Exception:  # one of git's, perhaps, whose folder was renamed
+                self._check_not_replaced()
+                raise
+            self._check_not_replaced()
+
+    def _check_not_replaced(self) -> None:
+        if self.replaced():
+            raise CopyLost("the ledger's store was replaced")
 
     def replaced(self) -> bool:
         """Return whether another process has made the store anew since it was opened here."""

@@ -693,9 +693,12 @@ class GitRefs:
 
     def _keep(self, layer: str, version: str) -> None:
         # In a store made anew since, a ref would vouch for objects that are not there.
+        name = known_ref(self._state_path(layer))
         if not self._store.replaced():
             with contextlib.suppress(OSError):
-                self._store.set_ref(known_ref(self._state_path(layer)), version)
+                self._store.set_ref(name, version)
+                if self._store.replaced():  # in that very moment
+                    self._store.set_ref(name, None)
         self._store.tidy()
 
     # --- refs -------------------------------------------------------------------------------------

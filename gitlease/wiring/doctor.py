@@ -77,7 +77,10 @@ FOLDER = re.compile(
 )
 CHANGE = re.compile(rf"{LAYER}(pending|edges)/[^/]+\.json")
 STORE = re.compile(r"(store(-[^/]+)?|local)\.git")
-LEFT = re.compile(rf"(.*(\.\d+\.|/\.)[0-9a-f]+|(.*/)?lock)\.tmp|{STORE.pattern}/.*\.lock")
+LEFT = re.compile(
+    r"(.*(\.\d+\.|/\.)[0-9a-f]+|(.*[/.])?lock)\.tmp(\.(break|restore)\..*)?"
+    rf"|{STORE.pattern}/.*\.lock"
+)
 SET_ASIDE = re.compile(r".*(\.\d+)+\.damaged")
 CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
@@ -466,10 +469,11 @@ def scratch_folder(name: str) -> Iterator[str]:
     except OSError as error:
         hints = ("TMPDIR names the folder for temporary files",)
         raise Invalid(f"there is no temporary folder: {error.strerror}", hints=hints) from None
-    with made as folder, exclusive(f"{folder}/locked", timeout=LIMIT):
+    # Without locks nothing is removed: a file that stands for one would not be renamed with it.
+    with made as folder, exclusive(f"{folder}/locked", timeout=LIMIT, soft=False):
         os.rename(f"{folder}/locked", f"{folder}/lock")  # where nobody finds it unlocked meanwhile
         for lock in glob(f"{escape(os.path.dirname(folder))}/{name}-*/lock"):
-            with exclusive(lock, timeout=0) as is_over:
+            with exclusive(lock, timeout=0, soft=False) as is_over:
                 if is_over and os.lstat(other := os.path.dirname(lock)).st_uid == os.getuid():
                     shutil.rmtree(other, ignore_errors=True)
         yield os.path.realpath(folder)

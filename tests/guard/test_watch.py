@@ -22,11 +22,12 @@ from gitlease.core import (
     Sighting,
     row_of,
 )
-from gitlease.git import NOTES, Notes, discover
+from gitlease.git import discover
 from gitlease.guard import (
     ACTIVITY,
     COMMIT,
     FACTS,
+    FAILURE,
     MESSAGE,
     NOW,
     SETTLED_NS,
@@ -175,14 +176,14 @@ def test_a_damaged_file_or_state_is_as_good_as_none(place: Place) -> None:
             place.file.write_bytes(data)
             assert place.watching().load("global") is None
         place.file.write_bytes(sound)
-        Notes(str(place.root)).put(FACTS, place.state("global"), junk.decode("latin-1"), at=0)
+        Path(place.state("global"), FACTS).write_bytes(junk)
         assert place.watch.load("global") is None
         place.watch.save(kept)
         assert place.watching().load("global") == kept
         Path(place.state("global"), "known.json").write_bytes(junk)
         assert place.watch.load("global") is None
         place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
-        (place.root / NOTES).write_bytes(junk)
+        Path(place.state(""), FAILURE).write_bytes(junk)
         assert place.watch.unreachable() is None
 
 
