@@ -1,4 +1,4 @@
-"""A hook that asks no remote takes no lock: what it keeps is a file of its own, moved into place."""
+"""A hook that asks no remote takes no lock: it keeps a file of its own, moved into place."""
 
 from __future__ import annotations
 

@@ -16,6 +16,9 @@ from support.ledgers import door
 from support.repos import git
 from support.running import ROOT
 
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.storage import CopyLost
+
 pytestmark = pytest.mark.default
 
 WORKER = """\
@@ -95,3 +98,63 @@ def test_contacts_at_once_all_read_the_whole_ledger(
             git(private / "store.git", "fsck", "--connectivity-only")
         names = {x.name for x in private.iterdir()}
     assert not [x for x in names if x.endswith((".tmp", ".damaged"))], names
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+def test_store_that_was_replaced_while_objects_came_is_noticed(tmp_path: Path, fails: bool) -> None:
+    store, other = (PrivateStore(str(tmp_path / "store.git")) for _ in range(2))
+    store.ready()
+    with store.in_use():
+        other.ready()
+
+    def replace_it() -> None:
+        with store.in_use():
+            other.delete()
+            other.ready()
+            if fails:
+                raise FileNotFoundError("the folder was renamed")
+
+    with pytest.raises(CopyLost):
+        replace_it()
+
+
+# A remote's git-upload-pack that has the store replaced once it sends what the old one lacks.
+REPLACES = """\
+#!{python}
+import os, subprocess, sys
+from gitlease.store.private_store import PrivateStore
+served = subprocess.Popen(["git-upload-pack", *sys.argv[1:]], stdout=subprocess.PIPE)
+while data := os.read(served.stdout.fileno(), 65536):
+    if b"PACK" in data and not os.path.exists({once!r}):
+        open({once!r}, "x").close()
+        store = PrivateStore({store!r})
+        store.ready()
+        store.delete()
+        store.ready()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+sys.exit(served.wait())
+"""
+
+
+def test_fetch_into_a_store_that_is_replaced_meanwhile_reads_all(
+    clones: Callable[..., list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has negotiated on the old store, so it brings only half of the ledger into the new one."""
+    ada, bob = clones(2)
+    with door(ada) as mine, door(bob) as theirs:
+        mine.claim("one")
+        theirs.claim("two")
+    store, once = ada / ".git/gitlease/store.git", tmp_path / "once"
+    script = tmp_path / "upload-pack"
+    terms = {"python": sys.executable, "store": str(store), "once": str(once)}
+    script.write_text(REPLACES.format(**terms))
+    script.chmod(0o755)
+    git(ada, "config", "remote.origin.uploadpack", str(script))
+    monkeypatch.setenv("PYTHONPATH", ROOT)
+    with door(ada) as mine:
+        assert sorted(x.resource for x in mine.list()) == ["one", "two"]
+        assert once.exists(), "nothing was replaced"
+        assert mine.claim("three").mine
+        assert sorted(x.resource for x in mine.list()) == HELD
+    git(store, "fsck", "--connectivity-only")
