@@ -6,13 +6,8 @@ import atexit
 import gc
 import os
 import sys
-from types import ModuleType
 
 from gitlease import __version__
-
-# click needs the one for help pages, the other for a type of values that no option here has. With
-# ast, dis, tokenize and the patterns of platform, they take an eighth of a command's time.
-LATER = ("inspect", "uuid")
 
 
 def main() -> None:
@@ -67,35 +62,9 @@ def _status(argv: list[str], prog: str) -> int:
         from gitlease.faces.server_hook import run_server_hook
 
         return run_server_hook(argv[1:])
-    from gitlease.faces import cli
+    from gitlease.faces.cli.app import run
 
-    import_click()
-    return cli.run(argv, prog=prog)
-
-
-class _Later(ModuleType):
-    """A stand-in that imports the real module when an attribute is used."""
-
-    def __getattr__(self, name: str) -> object:
-        if name == "UUID" and sys.modules.get(self.__name__) is self:
-            return str  # click names this type while it is imported
-        _forget(self)
-        return getattr(__import__(self.__name__), name)
-
-
-def _forget(module: ModuleType) -> None:
-    if sys.modules.get(module.__name__) is module:
-        del sys.modules[module.__name__]
-
-
-def import_click() -> None:
-    """Import click with stand-ins for ``LATER``; other importers get the real modules."""
-    if "click" not in sys.modules:
-        standing = {name: _Later(name) for name in LATER if name not in sys.modules}
-        sys.modules.update(standing)
-        __import__("click")
-        for module in standing.values():
-            _forget(module)
+    return run(argv, prog=prog)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import pytest
 from gitlease import __version__
 
 LOOK = "import sys; loaded = sys.modules.keys() & {names}; print(*sorted(loaded))"
-BEGIN = "from gitlease.__main__ import import_click; import_click()"
 
 
 def _said(*lines: str) -> str:
@@ -18,26 +17,6 @@ def _said(*lines: str) -> str:
         [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
-
-
-def test_the_verbs_of_every_day_do_without_inspect() -> None:
-    look = LOOK.format(names={"inspect", "dataclasses", "platform", "random", "uuid"})
-    options = "from gitlease.faces.cli.app import application; application()"
-    assert _said(BEGIN, options, look) == ""
-
-
-def test_an_import_that_takes_names_from_it_gets_them() -> None:
-    """As another version of click may."""
-    fake = [
-        "import sys, types",
-        "from importlib.machinery import ModuleSpec",
-        "import gitlease.__main__ as main",
-        "standing = sys.modules['inspect'] = main._Later('inspect')",
-        "from inspect import cleandoc",
-        "import inspect",
-        "print(cleandoc('  a'), inspect is not standing)",
-    ]
-    assert _said(*fake) == "a True"
 
 
 def test_the_version_is_said_without_typing() -> None:

@@ -128,9 +128,7 @@ def _import_all() -> None:
     import pkgutil
 
     import gitlease
-    from gitlease.__main__ import import_click
 
-    import_click()
     for module in pkgutil.walk_packages(gitlease.__path__, "gitlease."):
         if not module.name.startswith(APART) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)

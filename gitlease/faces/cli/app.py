@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click import Option
 
 from gitlease import __version__, verbs, wiring
 from gitlease.core.errors import GitleaseError, Hint, UsageError
@@ -45,23 +46,14 @@ CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
 
 
-class Option(click.Option):
-    """An option with a one-line help text."""
-
-    def __init__(self, names: Sequence[str], *, help: str | None = None, **settings: Any) -> None:
-        # Set afterwards: click would load ``inspect`` to clean the text, for each command.
-        super().__init__(names, **settings)
-        self.help = help
-
-
 def flag(name: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """Decorate a verb with a switch; ``default=None`` marks one that was not given."""
-    return click.option(name, cls=Option, is_flag=True, help=help, **settings)
+    return click.option(name, is_flag=True, help=help, **settings)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """Decorate a verb with an option."""
-    return click.option(*names, cls=Option, **settings)
+    return click.option(*names, **settings)
 
 
 def read_by(kind: Kind, name: str) -> Callable[[str], Any]:

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any
 
 import click
+from click import Option
 
 from gitlease import runs, verbs, wiring
 from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import board
 from gitlease.faces.cli import output
-from gitlease.faces.cli.app import Option, command, result_of
+from gitlease.faces.cli.app import command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
 from gitlease.verbs import sentences, wire

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import click
+from click import Option
 
 from gitlease import __version__
 from gitlease.check import rules
@@ -17,7 +18,7 @@ from gitlease.check.rules import LIMITS, CheckResult
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces.cli import output
-from gitlease.faces.cli.app import Option, command, result_of
+from gitlease.faces.cli.app import command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.verbs import wire
 from gitlease.verbs.table import DeclaredVerb, Result, Violations, Whole

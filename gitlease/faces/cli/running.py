@@ -14,10 +14,12 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from click import Option
+
 from gitlease.core.errors import UsageError, clean
 from gitlease.core.instant import humanize_duration, moment_of
 from gitlease.faces.cli import output
-from gitlease.faces.cli.app import Option, command, result_of
+from gitlease.faces.cli.app import command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.pool import ENOUGH, Job, PoolEvent, PoolRan

@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 import click
+from click import Option
 
 from gitlease import runs, settings
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.policy import KEYS
 from gitlease.faces import agents, cli
 from gitlease.faces.cli import output
-from gitlease.faces.cli.app import Option, command, run_verb, suggestions, verb
+from gitlease.faces.cli.app import command, run_verb, suggestions, verb
 from gitlease.faces.cli.call import Call
 from gitlease.verbs.table import DeclaredVerb, Result
 
