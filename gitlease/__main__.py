@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import sys
@@ -17,7 +16,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # fast, because scripts call it often
         print(f"gitlease {__version__}")
         return
-    # In a short process, garbage collection and the teardown of modules take a quarter of the time.
+    # A short process leaves no garbage worth collecting. What may last long enables this again.
     gc.disable()
     _exit_on_signals()
     try:
@@ -26,14 +25,15 @@ def main() -> None:
         status = int(leaving.code or 0)
     except KeyboardInterrupt:  # before the command began, while its modules are loaded
         status = 130
-    atexit._run_exitfuncs()  # temporary folders go
     for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
         try:
-            if stream is not None:
-                stream.flush()
-        except (OSError, ValueError):
-            continue  # the reader has left
-    os._exit(status)
+            stream.flush()
+        except OSError:  # the reader has left: the last flush of Python would change the status
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+    sys.exit(status)
 
 
 def _exit_on_signals() -> None:

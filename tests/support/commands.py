@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,15 +189,25 @@ def _become(request: dict[str, object], streams: Sequence[int], program: str) ->
         os.environ.update(request["env"])  # type: ignore[call-overload]
         time.tzset()
         sys.argv = [program, *request["words"]]  # type: ignore[misc]
-        main()
-        sys.stdout.flush()
-        os._exit(0)
+        _leave(main)
     except BaseException:
         import traceback
 
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def _leave(main: Callable[[], None]) -> None:
+    """Run the program, and end this process as Python would."""
+    status: object = 0
+    try:
+        main()
+    except SystemExit as leaving:
+        status = leaving.code or 0
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    os._exit(status if isinstance(status, int) else 1)
 
 
 def _open_streams() -> None:
