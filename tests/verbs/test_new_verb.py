@@ -94,6 +94,15 @@ os.environ |= {"COMP_WORDS": "gitlease shout --re", "COMP_CWORD": "2"}
 found["options"] = typed()
 del os.environ["_GITLEASE_COMPLETE"]
 
+# 4. The library's methods, as `python tests/support/library_methods.py` would write them.
+from types import ModuleType
+from support.library_methods import texts
+
+for name, text in texts().items():
+    module = ModuleType("gitlease.faces.library." + name.removesuffix(".py"))
+    exec(text, vars(module))
+    sys.modules[module.__name__] = module
+
 import gitlease
 from gitlease.faces.http.routes import ROUTES, openapi_document
 from gitlease.faces.mcp import TOOLS

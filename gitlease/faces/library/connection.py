@@ -34,12 +34,11 @@ from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.loss import Loss, reason_text
 from gitlease.core.resources import Resource, parse_layer, parse_resource, path_resource
 from gitlease.faces.library import values
-from gitlease.faces.library.made import AwaitedGatewayVerbs, GatewayVerbs
+from gitlease.faces.library.gateway_verbs import AwaitedGatewayVerbs, GatewayVerbs
 from gitlease.faces.library.methods import (
+    GATEWAY_METHODS,
     KINDS,
     LEASE,
-    AwaitedVerb,
-    Method,
     ResourceLike,
     StrPath,
     refusing_class,
@@ -237,10 +236,11 @@ class Connection(GatewayVerbs):
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
-        """Ask the gateway for a verb of the table with these arguments."""
+    def _carry_out(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Ask the gateway for the method of this name with these arguments."""
+        method = GATEWAY_METHODS[name]
         verb, _, path = method.route.partition(" ")
-        body = {**method.values(_Words(), given), **self._place}
+        body = {**method.values(_Words(), method.differing(given)), **self._place}
         if "{}" in path:
             name = body.pop("resource") if "resource" in body else body.pop("resources")[0]
             path = path.format(quote(name, safe=""))
@@ -406,10 +406,20 @@ class AsyncConnection(AwaitedGatewayVerbs):
         """Nothing is released: a lease ends by ``release``, ``done`` or time."""
         self.threads.shutdown(wait=False)
 
-    list = AwaitedVerb(Connection.list)
-    held_paths = AwaitedVerb(Connection.held_paths)
+    async def list(
+        self, *, holder: str | None = None, state: str | None = None, path: str | None = None
+    ) -> tuple[Lease, ...]:
+        """The leases of the ledger, sorted by resource; by default those that block others."""
+        options = {"holder": holder, "state": state, "path": path}
+        return await self._call(Connection.list, (), options)
 
-    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+    async def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
+        """The paths that another holds, each with the conflicting lease."""
+        return await self._call(Connection.held_paths, (paths,), {})
+
+    async def _call(
+        self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool = False
+    ) -> T:
         work = functools.partial(verb, self.connection, *args, **options)
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 

@@ -7,9 +7,9 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Self, Unpack
+from typing import Self
 from weakref import WeakKeyDictionary
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
@@ -22,16 +22,14 @@ from gitlease.engine import acts, claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
-from gitlease.faces.library.made import HoldOptions
 from gitlease.faces.library.methods import (
     TERMS,
+    Duration,
     ResourceLike,
     StrPath,
     check_listener,
     refusing,
     refusing_class,
-    split_place,
-    taking,
     to_folder,
     to_list,
     to_note,
@@ -50,14 +48,28 @@ _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
 @refusing
-@taking(HoldOptions)
 def hold(
     *resources: ResourceLike,
     session: str | None = None,
     note: str | None = None,
     on_lost: Callable[[Holding], object] | None = None,
     directory: StrPath = ".",
-    **options: Unpack[HoldOptions],
+    one: bool = False,
+    paths: Iterable[StrPath] = (),
+    scope: str | None = None,
+    ttl: Duration | None = None,
+    wait: Duration | None = None,
+    reason: str | None = None,
+    takeover: bool = False,
+    expect_holder: str | None = None,
+    reopen: bool = False,
+    any: bool = False,
+    new: bool = False,
+    commit: bool | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Holding:
     """Hold leases while a ``with`` block runs, renewed in the background; ``async with`` too.
 
@@ -77,23 +89,43 @@ def hold(
     Raises what ``Leases.claim`` raises, and LeaseLost at the end of a block that lost its lease.
     """
     check_listener(on_lost)
-    place, given = split_place(options)
     # All arguments are checked before anything is opened, except paths, which need the repository.
-    paths = to_list(given.pop("paths", ()), "paths")
-    terms = TERMS.values(None, given)
-    wait = terms.pop("wait", None)
+    covered = to_list(paths, "paths")
+    given = {
+        "one": one,
+        "scope": scope,
+        "ttl": ttl,
+        "wait": wait,
+        "reason": reason,
+        "takeover": takeover,
+        "expect_holder": expect_holder,
+        "reopen": reopen,
+        "any": any,
+        "new": new,
+        "commit": commit,
+    }
+    terms = TERMS.values(None, TERMS.differing(given))
+    longest = terms.pop("wait", None)
     claimed = claim_options(**terms)
     check_one(claimed, lambda name: name)
 
     def opener() -> Workspace:
-        return in_a_run(open_workspace(to_folder(directory), session=session, **place), "hold")
+        opened = open_workspace(
+            to_folder(directory),
+            session=session,
+            layer=layer,
+            local=local,
+            remote=remote,
+            environ=environ,
+        )
+        return in_a_run(opened, "hold")
 
     return Holding(
         opener,
         resources,
         claimed,
-        paths=paths,
-        wait=wait,
+        paths=covered,
+        wait=longest,
         note=to_note(note),
         on_lost=on_lost,
     )

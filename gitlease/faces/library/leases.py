@@ -15,9 +15,9 @@ from gitlease.core.resources import WHOLE, parse_scope
 from gitlease.engine.watch import Part, Watcher
 from gitlease.engine.watch import WatchEvent as WatchEvent
 from gitlease.faces.library.holding import HeldLeases, call_in_thread
-from gitlease.faces.library.made import LeaseVerbs
+from gitlease.faces.library.lease_verbs import LeaseVerbs
 from gitlease.faces.library.methods import (
-    Method,
+    CLONE_METHODS,
     ResourceLike,
     refusing_class,
     to_list,
@@ -160,12 +160,13 @@ class Leases(LeaseVerbs):
             return Subscription(function, opened)
         return lambda function: Subscription(function, opened)
 
-    def _carry_out(self, method: Method, given: Mapping[str, Any]) -> Any:
-        """Carry out a verb of the table with these arguments."""
+    def _carry_out(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Carry out the method of this name with these arguments."""
+        method = CLONE_METHODS[name]
         verb, door = method.declared, self._door
         if verb.runs:
             door = self._to_run(verb.name, alone=verb.session)
-        result = verb.function(door, **method.values(door, given))
+        result = verb.function(door, **method.values(door, method.differing(given)))
         self._note(result)
         if result.refused:
             raise result.refused[0]

@@ -1,4 +1,4 @@
-"""The methods of the library that are verbs of the table, made from the verbs' parameters.
+"""The methods of the library that are verbs of the table, described for their generator.
 
 And how public functions are called: their arguments, and refusals at the caller's line.
 """
@@ -10,10 +10,10 @@ import inspect
 import os
 import re
 import textwrap
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from gitlease.core import errors
 from gitlease.core.errors import GitleaseError, Hint, UsageError, around
@@ -50,7 +50,6 @@ POSITIONAL, KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 _STRINGS = ("str", "str | None")
-P = ParamSpec("P")
 T = TypeVar("T")
 ANOTHER_DAY = moment_of(0)  # as seen from it, times have their dates
 
@@ -156,6 +155,29 @@ def refusing(function: F) -> F:
     return wrapper  # type: ignore[no-any-return]
 
 
+def library_verb(function: F) -> F:
+    """Decorate a method that is a verb of the table, whose refusals say how it is called."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        try:
+            bind(function, args, options)
+            return function(*args, **options)
+        except GitleaseError as error:
+            raise refusal(error) from None
+
+    @functools.wraps(function)
+    async def awaited(*args: Any, **options: Any) -> Any:
+        try:
+            bind(function, args, options)
+        except GitleaseError as error:
+            raise refusal(error) from None
+        return await function(*args, **options)
+
+    wrapper: Any = awaited if inspect.iscoroutinefunction(function) else called
+    return wrapper  # type: ignore[no-any-return]
+
+
 def refusing_class(cls: C) -> C:
     """Decorate all public methods of a class."""
     for name, method in list(vars(cls).items()):
@@ -175,39 +197,6 @@ def refusing_events(events: Iterator[T]) -> Iterator[T]:
 
 
 # --- arguments ------------------------------------------------------------------------------------
-
-
-class OpenOptions(TypedDict, total=False):
-    """The place of the leases that a function opens."""
-
-    layer: str | None
-    local: bool
-    remote: str | None
-    environ: Mapping[str, str] | None
-
-
-def taking(options: Any) -> Callable[[F], F]:
-    """Decorate a function so that its signature lists its ``**options``, which are of this type."""
-
-    def parameter(name: str, kind: Any) -> inspect.Parameter:
-        text = getattr(kind, "__forward_arg__", kind)
-        default = () if text.startswith("Iterable") else False if text == "bool" else None
-        return inspect.Parameter(name, KEYWORD, default=default, annotation=text)
-
-    def decorate(function: F) -> F:
-        plain = inspect.signature(function)
-        kept = [x for x in plain.parameters.values() if x.kind is not x.VAR_KEYWORD]
-        known = [parameter(*x) for x in options.__annotations__.items()]
-        vars(function)["__signature__"] = plain.replace(parameters=[*kept, *known])
-        return function
-
-    return decorate
-
-
-def split_place(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Tell the options of a place from the others."""
-    place = {name: value for name, value in options.items() if name in OpenOptions.__annotations__}
-    return place, {name: value for name, value in options.items() if name not in place}
 
 
 def to_folder(place: StrPath) -> str:
@@ -381,6 +370,12 @@ class Method:
         parts += [textwrap.fill(f"Raises {', '.join(raised)}.", WIDTH)] if raised else []
         return "\n\n".join(x for x in parts if x)
 
+    def differing(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call that are not their defaults."""
+        known = self.signature.parameters
+        usual = {x.name: () if x.kind is x.VAR_POSITIONAL else x.default for x in known.values()}
+        return {x: y for x, y in arguments.items() if y is not usual[x]}
+
     def values(self, door: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """The verb's values for the arguments of a call. Raises UsageError."""
         decided = {*self.without, *self.given}
@@ -429,51 +424,6 @@ class Method:
             return None
         made = MADE.get(self.answer)
         return made(result) if made else result.value
-
-
-def make_methods(methods: Iterable[Method], plain: type, awaited: type) -> None:
-    """Give these methods to a class, and to the one whose methods are awaited."""
-    for method in methods:
-        verb = _function(method, plain.__module__)
-        setattr(plain, method.name, verb)
-        if not method.streams:
-            setattr(awaited, method.name, AwaitedVerb(verb, grants=method.grants))
-
-
-def _function(method: Method, home: str) -> Callable[..., Any]:
-    signature = method.signature
-
-    def call(self: Any, *args: Any, **options: Any) -> Any:
-        try:
-            given = bind(call, (self, *args), options)
-            del given["self"]
-            return self._carry_out(method, given)
-        except GitleaseError as error:
-            raise refusal(error) from None
-
-    # For help(), for editors, and for the page of the library.
-    call.__name__, call.__doc__, call.__module__ = method.name, method.doc, home
-    call.__qualname__ = f"{'Leases' if method.door == LIBRARY else 'Connection'}.{method.name}"
-    kinds = {x.name: x.annotation for x in signature.parameters.values() if x.name != "self"}
-    call.__annotations__ = kinds | {"return": method.answer}
-    vars(call)["__signature__"] = signature
-    return call
-
-
-class AwaitedVerb(Generic[P, T]):
-    """A verb, to be awaited, with its own parameters and answer.
-
-    ``grants``: the leases it returns are released if the call was cancelled.
-    """
-
-    def __init__(self, verb: Callable[Concatenate[Any, P], T], *, grants: bool = False) -> None:
-        self._verb, self._grants = verb, grants
-
-    def __get__(self, owner: Any, kind: type) -> Callable[P, Coroutine[Any, Any, T]]:
-        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            return owner._call(self._verb, args, options, grants=self._grants)  # type: ignore[no-any-return]
-
-        return functools.update_wrapper(call, self._verb)
 
 
 # How to claim, for what runs under it.
@@ -628,3 +578,5 @@ OF_A_GATEWAY = tuple(
     for x in OF_A_CLONE
     if HTTP in x.declared.doors and x.name not in ("list", "renew_all")
 )
+CLONE_METHODS = {x.name: x for x in OF_A_CLONE}
+GATEWAY_METHODS = {x.name: x for x in OF_A_GATEWAY}

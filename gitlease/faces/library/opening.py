@@ -7,34 +7,32 @@ import contextvars
 import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar
 
+from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import LeaseView as Lease
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
 from gitlease.engine.watch import WatchEvent
+from gitlease.faces.library.lease_verbs import AwaitedLeaseVerbs
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.made import AwaitedLeaseVerbs, RunOptions
 from gitlease.faces.library.methods import (
-    AwaitedVerb,
     Duration,
-    OpenOptions,
     ResourceLike,
     StrPath,
     check_listener,
     refusal,
     refusing,
     refusing_class,
-    split_place,
-    taking,
     to_folder,
 )
 from gitlease.faces.library.values import RunResult
+from gitlease.push.fenced_push import PushAnswer
 from gitlease.runs.heartbeat import at_the_end
 from gitlease.wiring.workspace import open_workspace
 
@@ -86,8 +84,37 @@ class AsyncLeases(AwaitedLeaseVerbs):
         """The holder's session, if any."""
         return self._opened.session
 
-    push = AwaitedVerb(Leases.push)
-    task = AwaitedVerb(Leases.task)
+    async def push(
+        self,
+        remote: str | None = None,
+        *refspecs: str,
+        require: Iterable[ResourceLike] = (),
+        upstream: bool = False,
+        force: bool = False,
+        tags: bool = False,
+        delete: bool = False,
+        options: Iterable[str] = (),
+        hooks: bool = True,
+        dry_run: bool = False,
+        override: str | None = None,
+    ) -> PushAnswer:
+        """Push work and a renewal of its leases in one atomic push, as ``Leases.push`` does."""
+        given = {
+            "require": require,
+            "upstream": upstream,
+            "force": force,
+            "tags": tags,
+            "delete": delete,
+            "options": options,
+            "hooks": hooks,
+            "dry_run": dry_run,
+            "override": override,
+        }
+        return await self._call(Leases.push, (remote, *refspecs), given)
+
+    async def task(self, resource: ResourceLike) -> Task:
+        """A task as in its file. Raises NotFound, and Invalid for a broken file."""
+        return await self._call(Leases.task, (resource,), {})
 
     async def watch(
         self, *resources: ResourceLike, scope: str | None = None, timeout: Duration | None = None
@@ -124,7 +151,9 @@ class AsyncLeases(AwaitedLeaseVerbs):
         )
 
     @refusing
-    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+    async def _call(
+        self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool = False
+    ) -> T:
         # A change under way is never interrupted: its outcome would be in doubt.
         waits = grants or verb is Leases.wait
         ended = threading.Event()
@@ -195,22 +224,34 @@ def _release(
 
 
 @refusing
-@taking(OpenOptions)
 def open(
-    directory: StrPath = ".", *, session: str | None = None, **place: Unpack[OpenOptions]
+    directory: StrPath = ".",
+    *,
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Leases:
     """Open the leases of the repository around ``directory``, without contacting the remote.
 
     Raises NotARepository, and Invalid for bad settings. Without a ``user.email`` it only reads.
     """
-    opener = partial(open_workspace, **place, anonymous=True)
+    opener = partial(
+        open_workspace, layer=layer, local=local, remote=remote, environ=environ, anonymous=True
+    )
     opened = opener(to_folder(directory), session=session)
-    return Leases(opened, layer=place.get("layer"), open_at=opener)
+    return Leases(opened, layer=layer, open_at=opener)
 
 
-@taking(OpenOptions)
 def open_async(
-    directory: StrPath = ".", *, session: str | None = None, **place: Unpack[OpenOptions]
+    directory: StrPath = ".",
+    *,
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> AsyncLeases:
     """The same for programs with an event loop: every verb is awaited.
 
@@ -221,17 +262,20 @@ def open_async(
 
     It is opened, and raises what ``open`` raises, when the ``async with`` block is entered.
     """
+    place: dict[str, Any] = {"layer": layer, "local": local, "remote": remote, "environ": environ}
     return AsyncLeases(partial(open, directory, session=session, **place))
 
 
 @refusing
-@taking(OpenOptions)
 def session(
     name: str | None = None,
     *,
     directory: StrPath = ".",
     on_lost: OnLost | None = None,
-    **place: Unpack[OpenOptions],
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Session:
     """A named session whose leases are renewed until its ``with`` block ends.
 
@@ -244,24 +288,65 @@ def session(
     called in a thread of its own for each lost lease.
     """
     check_listener(on_lost)
-    opener = partial(open_workspace, **place)
+    opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
     opened = opener(to_folder(directory), session=name)
-    return Session(opened, on_lost=on_lost, layer=place.get("layer"), open_at=opener)
+    return Session(opened, on_lost=on_lost, layer=layer, open_at=opener)
 
 
 @refusing
-@taking(RunOptions)
 def run(
     command: Sequence[str],
     *resources: ResourceLike,
     directory: StrPath = ".",
     session: str | None = None,
-    **options: Unpack[RunOptions],
+    next: bool = False,
+    done: bool = False,
+    note: str | None = None,
+    grace: Duration | None = None,
+    cwd: StrPath | None = None,
+    one: bool = False,
+    paths: Iterable[StrPath] = (),
+    scope: str | None = None,
+    ttl: Duration | None = None,
+    wait: Duration | None = None,
+    reason: str | None = None,
+    takeover: bool = False,
+    expect_holder: str | None = None,
+    reopen: bool = False,
+    any: bool = False,
+    new: bool = False,
+    commit: bool | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> RunResult:
     """Run a command under leases; the other options are those of ``Leases.run``.
 
     result = gitlease.run(["make", "deploy"], "deploy-prod", any=True, wait="15m")
     sys.exit(result.status)
     """
-    place, given = split_place(options)
-    return open(directory, session=session, **place).run(command, *resources, **given)
+    leases = open(
+        directory, session=session, layer=layer, local=local, remote=remote, environ=environ
+    )
+    return leases.run(
+        command,
+        *resources,
+        next=next,
+        done=done,
+        note=note,
+        grace=grace,
+        cwd=cwd,
+        one=one,
+        paths=paths,
+        scope=scope,
+        ttl=ttl,
+        wait=wait,
+        reason=reason,
+        takeover=takeover,
+        expect_holder=expect_holder,
+        reopen=reopen,
+        any=any,
+        new=new,
+        commit=commit,
+    )

@@ -1,15 +1,19 @@
-# Written by: pytest --record tests/faces/test_library_stub.py
+"""The verbs of ``gitlease.open`` and ``open_async``.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Written by `python tests/support/library_methods.py` from the table of verbs: do not edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from gitlease.check.rules import CheckResult
 from gitlease.core.edge import Task
 from gitlease.engine.queue import Entry
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.watch import WatchEvent
-from gitlease.faces.library.methods import Duration, OpenOptions, ResourceLike, StrPath
+from gitlease.faces.library.methods import Duration, ResourceLike, StrPath, library_verb
 from gitlease.faces.library.values import (
     Board,
     InitResult,
@@ -21,47 +25,24 @@ from gitlease.faces.library.values import (
     WhoAmI,
     WorkResult,
 )
-from gitlease.push.landing import Landed
-from gitlease.verbs.running import WorkEvent
-from gitlease.verify.replay import Verified
 from gitlease.wiring.workspace import Setting
 
-class ClaimTerms(TypedDict, total=False):
-    one: bool
-    paths: Iterable[StrPath]
-    scope: str | None
-    ttl: Duration | None
-    wait: Duration | None
-    reason: str | None
-    takeover: bool
-    expect_holder: str | None
-    reopen: bool
-    any: bool
-    new: bool
-    commit: bool | None
+if TYPE_CHECKING:
+    from gitlease.check.rules import CheckResult
+    from gitlease.push.landing import Landed
+    from gitlease.verbs.running import WorkEvent
+    from gitlease.verify.replay import Verified
 
-class HoldOptions(ClaimTerms, OpenOptions, total=False): ...
+T = TypeVar("T")
 
-class RunOptions(OpenOptions, total=False):
-    next: bool
-    done: bool
-    note: str | None
-    grace: Duration | None
-    cwd: StrPath | None
-    one: bool
-    paths: Iterable[StrPath]
-    scope: str | None
-    ttl: Duration | None
-    wait: Duration | None
-    reason: str | None
-    takeover: bool
-    expect_holder: str | None
-    reopen: bool
-    any: bool
-    new: bool
-    commit: bool | None
 
 class LeaseVerbs(Protocol):
+    """The verbs of ``Leases``."""
+
+    def _carry_out(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Carry out the method of this name with these arguments."""
+
+    @library_verb
     def claim(
         self,
         resource: ResourceLike,
@@ -98,7 +79,25 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "any": any,
+            "new": new,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        answer: Lease = self._carry_out("claim", given)
+        return answer
 
+    @library_verb
     def claim_all(
         self,
         resources: Iterable[ResourceLike],
@@ -135,7 +134,25 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resources": resources,
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "any": any,
+            "new": new,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        answer: tuple[Lease, ...] = self._carry_out("claim_all", given)
+        return answer
 
+    @library_verb
     def claim_one(
         self,
         resources: Iterable[ResourceLike],
@@ -167,7 +184,22 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resources": resources,
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "reopen": reopen,
+            "any": any,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        answer: Lease = self._carry_out("claim_one", given)
+        return answer
 
+    @library_verb
     def renew(
         self,
         resource: ResourceLike,
@@ -183,12 +215,12 @@ class LeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "ttl": ttl, "scope": scope}
+        answer: Lease = self._carry_out("renew", given)
+        return answer
 
-    def renew_all(
-        self,
-        *,
-        ttl: Duration | None = None,
-    ) -> tuple[Lease, ...]:
+    @library_verb
+    def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
         If any was lost, the rest is renewed first.
 
@@ -197,7 +229,11 @@ class LeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ttl": ttl}
+        answer: tuple[Lease, ...] = self._carry_out("renew_all", given)
+        return answer
 
+    @library_verb
     def extend(
         self,
         resource: ResourceLike,
@@ -212,7 +248,11 @@ class LeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "duration": duration, "scope": scope}
+        answer: Lease = self._carry_out("extend", given)
+        return answer
 
+    @library_verb
     def release(
         self,
         resource: ResourceLike,
@@ -235,7 +275,17 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "note": note,
+            "keep": keep,
+            "keep_status": keep_status,
+            "commit": commit,
+            "scope": scope,
+        }
+        self._carry_out("release", given)
 
+    @library_verb
     def done(
         self,
         resource: ResourceLike,
@@ -254,7 +304,10 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "any": any, "commit": commit, "scope": scope}
+        self._carry_out("done", given)
 
+    @library_verb
     def land(
         self,
         resource: ResourceLike | None = None,
@@ -276,14 +329,19 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "base": base,
+            "by": by,
+            "check": check,
+            "unfenced": unfenced,
+            "no_verify": no_verify,
+        }
+        answer: Landed = self._carry_out("land", given)
+        return answer
 
-    def note(
-        self,
-        resource: ResourceLike,
-        text: str,
-        *,
-        to_holder: bool = False,
-    ) -> None:
+    @library_verb
+    def note(self, resource: ResourceLike, text: str, *, to_holder: bool = False) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
 
         to_holder: Show it to whoever holds it now, too, once and soon.
@@ -291,13 +349,11 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "text": text, "to_holder": to_holder}
+        self._carry_out("note", given)
 
-    def next_task(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> Task:
+    @library_verb
+    def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
         """Show the next task: the first that you may claim and that waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
@@ -306,7 +362,11 @@ class LeaseVerbs(Protocol):
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ref": ref, "cached": cached}
+        answer: Task = self._carry_out("next_task", given)
+        return answer
 
+    @library_verb
     def claim_next(
         self,
         *,
@@ -324,7 +384,11 @@ class LeaseVerbs(Protocol):
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ttl": ttl, "reason": reason, "commit": commit}
+        answer: Lease = self._carry_out("claim_next", given)
+        return answer
 
+    @library_verb
     def start(
         self,
         resource: ResourceLike,
@@ -355,7 +419,22 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "commit": commit,
+            "scope": scope,
+            "paths": paths,
+        }
+        answer: Lease = self._carry_out("start", given)
+        return answer
 
+    @library_verb
     def set_status(
         self,
         resource: ResourceLike,
@@ -387,7 +466,23 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "status": status,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "commit": commit,
+            "scope": scope,
+            "paths": paths,
+        }
+        answer: tuple[Lease, ...] = self._carry_out("set_status", given)
+        return answer
 
+    @library_verb
     def add(
         self,
         title: str,
@@ -406,7 +501,17 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "title": title,
+            "id": id,
+            "depends_on": depends_on,
+            "paths": paths,
+            "priority": priority,
+        }
+        answer: Task = self._carry_out("add", given)
+        return answer
 
+    @library_verb
     def run(
         self,
         command: Sequence[str],
@@ -460,7 +565,31 @@ class LeaseVerbs(Protocol):
         commit: Commit the edit of the task file by itself, or leave it in the work tree
           (default: edges.commit).
         """
+        given: dict[str, Any] = {
+            "command": command,
+            "resources": resources,
+            "next": next,
+            "done": done,
+            "note": note,
+            "grace": grace,
+            "cwd": cwd,
+            "one": one,
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "any": any,
+            "new": new,
+            "commit": commit,
+        }
+        answer: RunResult = self._carry_out("run", given)
+        return answer
 
+    @library_verb
     def work(
         self,
         command: Sequence[str],
@@ -525,14 +654,35 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "command": command,
+            "jobs": jobs,
+            "worktrees": worktrees,
+            "base": base,
+            "forever": forever,
+            "done_on_success": done_on_success,
+            "land": land,
+            "pr": pr,
+            "max_failures": max_failures,
+            "budget": budget,
+            "limit": limit,
+            "share_log": share_log,
+            "grace": grace,
+            "cwd": cwd,
+            "on_event": on_event,
+            "by": by,
+            "check": check,
+            "unfenced": unfenced,
+            "no_verify": no_verify,
+            "ttl": ttl,
+            "reason": reason,
+            "commit": commit,
+        }
+        answer: WorkResult = self._carry_out("work", given)
+        return answer
 
-    def fence(
-        self,
-        resource: ResourceLike,
-        token: int,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
+    @library_verb
+    def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
         """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
         else 3.
 
@@ -541,7 +691,11 @@ class LeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
         NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "token": token, "scope": scope}
+        answer: Lease = self._carry_out("fence", given)
+        return answer
 
+    @library_verb
     def wait(
         self,
         *resources: ResourceLike,
@@ -556,7 +710,10 @@ class LeaseVerbs(Protocol):
         Raises WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resources": resources, "timeout": timeout, "scope": scope}
+        self._carry_out("wait", given)
 
+    @library_verb
     def watch(
         self,
         *resources: ResourceLike,
@@ -571,19 +728,23 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resources": resources, "timeout": timeout, "scope": scope}
+        answer: Iterator[WatchEvent] = self._carry_out("watch", given)
+        return answer
 
-    def sessions(
-        self,
-        *,
-        cached: bool = False,
-    ) -> tuple[OwnSession, ...]:
+    @library_verb
+    def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
         """List your sessions that hold leases.
 
         cached: Answer from what this clone knows, without asking the remote.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"cached": cached}
+        answer: tuple[OwnSession, ...] = self._carry_out("sessions", given)
+        return answer
 
+    @library_verb
     def end_session(
         self,
         id: str | None = None,
@@ -605,7 +766,17 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "id": id,
+            "all": all,
+            "release": release,
+            "note": note,
+            "commit": commit,
+        }
+        answer: tuple[Lease, ...] = self._carry_out("end_session", given)
+        return answer
 
+    @library_verb
     def list(
         self,
         *,
@@ -621,7 +792,11 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"mine": mine, "all": all, "cached": cached}
+        answer: tuple[Lease, ...] = self._carry_out("list", given)
+        return answer
 
+    @library_verb
     def show(
         self,
         resource: ResourceLike,
@@ -639,7 +814,11 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"resource": resource, "ref": ref, "scope": scope, "cached": cached}
+        answer: tuple[Lease, ...] = self._carry_out("show", given)
+        return answer
 
+    @library_verb
     def log(
         self,
         resource: ResourceLike | None = None,
@@ -656,12 +835,17 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "limit": limit,
+            "since": since,
+            "cached": cached,
+        }
+        answer: tuple[LogEntry, ...] = self._carry_out("log", given)
+        return answer
 
-    def status(
-        self,
-        *,
-        cached: bool = False,
-    ) -> LedgerStatus:
+    @library_verb
+    def status(self, *, cached: bool = False) -> LedgerStatus:
         """Show the ledger at a glance: where it is, how many leases are live, and which sessions
         are active.
 
@@ -669,21 +853,22 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"cached": cached}
+        answer: LedgerStatus = self._carry_out("status", given)
+        return answer
 
-    def whoami(
-        self,
-    ) -> WhoAmI:
+    @library_verb
+    def whoami(self) -> WhoAmI:
         """Show your holder and session in the ledger, and the source of each.
 
         Raises UsageError, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {}
+        answer: WhoAmI = self._carry_out("whoami", given)
+        return answer
 
-    def queue(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> tuple[Entry, ...]:
+    @library_verb
+    def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
         """Every task, best first, and whether it may be claimed.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
@@ -691,13 +876,12 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ref": ref, "cached": cached}
+        answer: tuple[Entry, ...] = self._carry_out("queue", given)
+        return answer
 
-    def brief(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> QueueReading:
+    @library_verb
+    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Show one page to start a session with: who you are, your tasks and leases, recent losses
         and the reasons, notes for you, leases of others in the layers that this clone uses, and
         the next tasks.
@@ -707,7 +891,11 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ref": ref, "cached": cached}
+        answer: QueueReading = self._carry_out("brief", given)
+        return answer
 
+    @library_verb
     def init(
         self,
         *,
@@ -734,7 +922,18 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "undo_rollback": undo_rollback,
+            "accept_rollback": accept_rollback,
+            "restore": restore,
+            "now": now,
+            "new_ledger": new_ledger,
+            "move": move,
+        }
+        answer: InitResult = self._carry_out("init", given)
+        return answer
 
+    @library_verb
     def config(
         self,
         key: str | None = None,
@@ -753,13 +952,12 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        given: dict[str, Any] = {"key": key, "value": value, "ledger": ledger, "cached": cached}
+        answer: tuple[Setting, ...] = self._carry_out("config", given)
+        return answer
 
-    def check_commits(
-        self,
-        range: str | None = None,
-        *,
-        cached: bool = False,
-    ) -> CheckResult:
+    @library_verb
+    def check_commits(self, range: str | None = None, *, cached: bool = False) -> CheckResult:
         """Check commits for changes to what others hold now: those of `range`, else the pull
         request or push that CI runs for, else the commits of HEAD that the default branch
         lacks. The settings are those of the commit before them.
@@ -770,13 +968,12 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        given: dict[str, Any] = {"range": range, "cached": cached}
+        answer: CheckResult = self._carry_out("check_commits", given)
+        return answer
 
-    def check_stale(
-        self,
-        *,
-        fix: bool = False,
-        cached: bool = False,
-    ) -> CheckResult:
+    @library_verb
+    def check_stale(self, *, fix: bool = False, cached: bool = False) -> CheckResult:
         """Find claims that nobody works under any more, by the settings of the work tree, or in CI
         for a pull request by those of its base branch.
 
@@ -786,7 +983,11 @@ class LeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        given: dict[str, Any] = {"fix": fix, "cached": cached}
+        answer: CheckResult = self._carry_out("check_stale", given)
+        return answer
 
+    @library_verb
     def verify(
         self,
         ref: str | None = None,
@@ -803,12 +1004,12 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"ref": ref, "tips": tips, "cached": cached}
+        answer: Verified = self._carry_out("verify", given)
+        return answer
 
-    def board(
-        self,
-        *,
-        cached: bool = False,
-    ) -> Board:
+    @library_verb
+    def board(self, *, cached: bool = False) -> Board:
         """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
@@ -816,7 +1017,11 @@ class LeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {"cached": cached}
+        answer: Board = self._carry_out("board", given)
+        return answer
 
+    @library_verb
     def revoke(
         self,
         resource: ResourceLike | None = None,
@@ -836,8 +1041,27 @@ class LeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        given: dict[str, Any] = {
+            "resource": resource,
+            "reason": reason,
+            "expect_holder": expect_holder,
+            "record": record,
+            "scope": scope,
+        }
+        answer: tuple[Lease, ...] = self._carry_out("revoke", given)
+        return answer
+
 
 class AwaitedLeaseVerbs(Protocol):
+    """The verbs of ``AsyncLeases``."""
+
+    async def _call(
+        self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool = False
+    ) -> T:
+        """Carry out a method in a thread of its own."""
+        raise NotImplementedError
+
+    @library_verb
     async def claim(
         self,
         resource: ResourceLike,
@@ -874,7 +1098,23 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "any": any,
+            "new": new,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        return await self._call(LeaseVerbs.claim, (resource,), options, grants=True)
 
+    @library_verb
     async def claim_all(
         self,
         resources: Iterable[ResourceLike],
@@ -911,7 +1151,23 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "any": any,
+            "new": new,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        return await self._call(LeaseVerbs.claim_all, (resources,), options, grants=True)
 
+    @library_verb
     async def claim_one(
         self,
         resources: Iterable[ResourceLike],
@@ -943,7 +1199,20 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "paths": paths,
+            "scope": scope,
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "reopen": reopen,
+            "any": any,
+            "commit": commit,
+            "dry_run": dry_run,
+        }
+        return await self._call(LeaseVerbs.claim_one, (resources,), options, grants=True)
 
+    @library_verb
     async def renew(
         self,
         resource: ResourceLike,
@@ -959,12 +1228,11 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ttl": ttl, "scope": scope}
+        return await self._call(LeaseVerbs.renew, (resource,), options)
 
-    async def renew_all(
-        self,
-        *,
-        ttl: Duration | None = None,
-    ) -> tuple[Lease, ...]:
+    @library_verb
+    async def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
         If any was lost, the rest is renewed first.
 
@@ -973,7 +1241,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ttl": ttl}
+        return await self._call(LeaseVerbs.renew_all, (), options)
 
+    @library_verb
     async def extend(
         self,
         resource: ResourceLike,
@@ -988,7 +1259,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"scope": scope}
+        return await self._call(LeaseVerbs.extend, (resource, duration), options)
 
+    @library_verb
     async def release(
         self,
         resource: ResourceLike,
@@ -1011,7 +1285,16 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "note": note,
+            "keep": keep,
+            "keep_status": keep_status,
+            "commit": commit,
+            "scope": scope,
+        }
+        await self._call(LeaseVerbs.release, (resource,), options)
 
+    @library_verb
     async def done(
         self,
         resource: ResourceLike,
@@ -1030,7 +1313,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"any": any, "commit": commit, "scope": scope}
+        await self._call(LeaseVerbs.done, (resource,), options)
 
+    @library_verb
     async def land(
         self,
         resource: ResourceLike | None = None,
@@ -1052,14 +1338,17 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "base": base,
+            "by": by,
+            "check": check,
+            "unfenced": unfenced,
+            "no_verify": no_verify,
+        }
+        return await self._call(LeaseVerbs.land, (resource,), options)
 
-    async def note(
-        self,
-        resource: ResourceLike,
-        text: str,
-        *,
-        to_holder: bool = False,
-    ) -> None:
+    @library_verb
+    async def note(self, resource: ResourceLike, text: str, *, to_holder: bool = False) -> None:
         """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
 
         to_holder: Show it to whoever holds it now, too, once and soon.
@@ -1067,13 +1356,11 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        options: dict[str, Any] = {"to_holder": to_holder}
+        await self._call(LeaseVerbs.note, (resource, text), options)
 
-    async def next_task(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> Task:
+    @library_verb
+    async def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
         """Show the next task: the first that you may claim and that waits for no other task.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
@@ -1082,7 +1369,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ref": ref, "cached": cached}
+        return await self._call(LeaseVerbs.next_task, (), options)
 
+    @library_verb
     async def claim_next(
         self,
         *,
@@ -1100,7 +1390,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ttl": ttl, "reason": reason, "commit": commit}
+        return await self._call(LeaseVerbs.claim_next, (), options, grants=True)
 
+    @library_verb
     async def start(
         self,
         resource: ResourceLike,
@@ -1131,7 +1424,20 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "commit": commit,
+            "scope": scope,
+            "paths": paths,
+        }
+        return await self._call(LeaseVerbs.start, (resource,), options, grants=True)
 
+    @library_verb
     async def set_status(
         self,
         resource: ResourceLike,
@@ -1163,7 +1469,20 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "ttl": ttl,
+            "wait": wait,
+            "reason": reason,
+            "takeover": takeover,
+            "expect_holder": expect_holder,
+            "reopen": reopen,
+            "commit": commit,
+            "scope": scope,
+            "paths": paths,
+        }
+        return await self._call(LeaseVerbs.set_status, (resource, status), options)
 
+    @library_verb
     async def add(
         self,
         title: str,
@@ -1182,14 +1501,16 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "id": id,
+            "depends_on": depends_on,
+            "paths": paths,
+            "priority": priority,
+        }
+        return await self._call(LeaseVerbs.add, (title,), options)
 
-    async def fence(
-        self,
-        resource: ResourceLike,
-        token: int,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
+    @library_verb
+    async def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
         """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
         else 3.
 
@@ -1198,7 +1519,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
         NotFound, Rollback.
         """
+        options: dict[str, Any] = {"scope": scope}
+        return await self._call(LeaseVerbs.fence, (resource, token), options)
 
+    @library_verb
     async def wait(
         self,
         *resources: ResourceLike,
@@ -1213,19 +1537,21 @@ class AwaitedLeaseVerbs(Protocol):
         Raises WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"timeout": timeout, "scope": scope}
+        await self._call(LeaseVerbs.wait, resources, options)
 
-    async def sessions(
-        self,
-        *,
-        cached: bool = False,
-    ) -> tuple[OwnSession, ...]:
+    @library_verb
+    async def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
         """List your sessions that hold leases.
 
         cached: Answer from what this clone knows, without asking the remote.
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"cached": cached}
+        return await self._call(LeaseVerbs.sessions, (), options)
 
+    @library_verb
     async def end_session(
         self,
         id: str | None = None,
@@ -1247,7 +1573,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
         Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"all": all, "release": release, "note": note, "commit": commit}
+        return await self._call(LeaseVerbs.end_session, (id,), options)
 
+    @library_verb
     async def list(
         self,
         *,
@@ -1263,7 +1592,10 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"mine": mine, "all": all, "cached": cached}
+        return await self._call(LeaseVerbs.list, (), options)
 
+    @library_verb
     async def show(
         self,
         resource: ResourceLike,
@@ -1281,7 +1613,10 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ref": ref, "scope": scope, "cached": cached}
+        return await self._call(LeaseVerbs.show, (resource,), options)
 
+    @library_verb
     async def log(
         self,
         resource: ResourceLike | None = None,
@@ -1298,12 +1633,11 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"limit": limit, "since": since, "cached": cached}
+        return await self._call(LeaseVerbs.log, (resource,), options)
 
-    async def status(
-        self,
-        *,
-        cached: bool = False,
-    ) -> LedgerStatus:
+    @library_verb
+    async def status(self, *, cached: bool = False) -> LedgerStatus:
         """Show the ledger at a glance: where it is, how many leases are live, and which sessions
         are active.
 
@@ -1311,21 +1645,20 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"cached": cached}
+        return await self._call(LeaseVerbs.status, (), options)
 
-    async def whoami(
-        self,
-    ) -> WhoAmI:
+    @library_verb
+    async def whoami(self) -> WhoAmI:
         """Show your holder and session in the ledger, and the source of each.
 
         Raises UsageError, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {}
+        return await self._call(LeaseVerbs.whoami, (), options)
 
-    async def queue(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> tuple[Entry, ...]:
+    @library_verb
+    async def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
         """Every task, best first, and whether it may be claimed.
 
         ref: Read the task files of this branch, tag or commit (default: the work tree).
@@ -1333,13 +1666,11 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ref": ref, "cached": cached}
+        return await self._call(LeaseVerbs.queue, (), options)
 
-    async def brief(
-        self,
-        *,
-        ref: str | None = None,
-        cached: bool = False,
-    ) -> QueueReading:
+    @library_verb
+    async def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Show one page to start a session with: who you are, your tasks and leases, recent losses
         and the reasons, notes for you, leases of others in the layers that this clone uses, and
         the next tasks.
@@ -1349,7 +1680,10 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ref": ref, "cached": cached}
+        return await self._call(LeaseVerbs.brief, (), options)
 
+    @library_verb
     async def init(
         self,
         *,
@@ -1376,7 +1710,17 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {
+            "undo_rollback": undo_rollback,
+            "accept_rollback": accept_rollback,
+            "restore": restore,
+            "now": now,
+            "new_ledger": new_ledger,
+            "move": move,
+        }
+        return await self._call(LeaseVerbs.init, (), options)
 
+    @library_verb
     async def config(
         self,
         key: str | None = None,
@@ -1395,13 +1739,11 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        options: dict[str, Any] = {"ledger": ledger, "cached": cached}
+        return await self._call(LeaseVerbs.config, (key, value), options)
 
-    async def check_commits(
-        self,
-        range: str | None = None,
-        *,
-        cached: bool = False,
-    ) -> CheckResult:
+    @library_verb
+    async def check_commits(self, range: str | None = None, *, cached: bool = False) -> CheckResult:
         """Check commits for changes to what others hold now: those of `range`, else the pull
         request or push that CI runs for, else the commits of HEAD that the default branch
         lacks. The settings are those of the commit before them.
@@ -1412,13 +1754,11 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        options: dict[str, Any] = {"cached": cached}
+        return await self._call(LeaseVerbs.check_commits, (range,), options)
 
-    async def check_stale(
-        self,
-        *,
-        fix: bool = False,
-        cached: bool = False,
-    ) -> CheckResult:
+    @library_verb
+    async def check_stale(self, *, fix: bool = False, cached: bool = False) -> CheckResult:
         """Find claims that nobody works under any more, by the settings of the work tree, or in CI
         for a pull request by those of its base branch.
 
@@ -1428,7 +1768,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
         NotFound, Rollback.
         """
+        options: dict[str, Any] = {"fix": fix, "cached": cached}
+        return await self._call(LeaseVerbs.check_stale, (), options)
 
+    @library_verb
     async def verify(
         self,
         ref: str | None = None,
@@ -1445,12 +1788,11 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"tips": tips, "cached": cached}
+        return await self._call(LeaseVerbs.verify, (ref,), options)
 
-    async def board(
-        self,
-        *,
-        cached: bool = False,
-    ) -> Board:
+    @library_verb
+    async def board(self, *, cached: bool = False) -> Board:
         """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
         holder, place, reason and time left, those who wait, and recent events.
 
@@ -1458,7 +1800,10 @@ class AwaitedLeaseVerbs(Protocol):
 
         Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
         """
+        options: dict[str, Any] = {"cached": cached}
+        return await self._call(LeaseVerbs.board, (), options)
 
+    @library_verb
     async def revoke(
         self,
         resource: ResourceLike | None = None,
@@ -1478,603 +1823,10 @@ class AwaitedLeaseVerbs(Protocol):
         Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
         PolicyRefused, Invalid, NotFound, Rollback.
         """
-
-class GatewayVerbs(Protocol):
-    def claim(
-        self,
-        resource: ResourceLike,
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-        dry_run: bool = False,
-    ) -> Lease:
-        """Take a lease on each ``resource``: on all of them, or on none.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def claim_all(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-        dry_run: bool = False,
-    ) -> tuple[Lease, ...]:
-        """Take a lease on each ``resource``: on all of them, or on none.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def claim_one(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        dry_run: bool = False,
-    ) -> Lease:
-        """Take a lease on the first of these that is free, or with `wait` on the first that
-        becomes free. Your own live leases count as taken.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def renew(
-        self,
-        resource: ResourceLike,
-        *,
-        ttl: Duration | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """The heartbeat: each lease lasts for its full TTL again, counted from now.
-
-        ttl: The TTL from now on (default: as before).
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def extend(
-        self,
-        resource: ResourceLike,
-        duration: Duration,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
-        """Make a lease last at least ``duration`` from now, for a gap without renewals.
-
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def release(
-        self,
-        resource: ResourceLike,
-        *,
-        note: str | None = None,
-        keep: bool = False,
-        scope: str | None = None,
-    ) -> None:
-        """Give leases back, so that others need not wait for them to expire.
-
-        note: Leave a note for the next holder.
-        keep: End the lease, and keep the task yours until you claim it by name.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def done(
-        self,
-        resource: ResourceLike,
-        *,
-        any: bool = False,
-        scope: str | None = None,
-    ) -> None:
-        """Finish the work: your lease is completed, and its notes are cleared.
-
-        any: Accept names that are not tasks.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    def note(
-        self,
-        resource: ResourceLike,
-        text: str,
-        *,
-        to_holder: bool = False,
-    ) -> None:
-        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
-
-        to_holder: Show it to whoever holds it now, too, once and soon.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
-        NotFound, Rollback.
-        """
-
-    def next_task(
-        self,
-    ) -> Task:
-        """Show the next task: the first that you may claim and that waits for no other task.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-    ) -> Lease:
-        """Claim the next task of the queue: two callers never get the same.
-
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        reason: Why; shown to anyone who is refused.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    def fence(
-        self,
-        resource: ResourceLike,
-        token: int,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
-        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
-        else 3.
-
-        scope: Only this scope (default: the one with the token).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
-        NotFound, Rollback.
-        """
-
-    def show(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
-        and which of its leases were released or revoked lately.
-
-        scope: Only leases that overlap this scope.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def log(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        limit: int = 50,
-        since: Duration | datetime | None = None,
-    ) -> tuple[LogEntry, ...]:
-        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
-
-        limit: Show at most N events (default: 50).
-        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def whoami(
-        self,
-    ) -> WhoAmI:
-        """Show your holder and session in the ledger, and the source of each.
-
-        Raises UsageError, Invalid, NotFound, Rollback.
-        """
-
-    def queue(
-        self,
-    ) -> tuple[Entry, ...]:
-        """Every task, best first, and whether it may be claimed.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def brief(
-        self,
-    ) -> QueueReading:
-        """Show one page to start a session with: who you are, your tasks and leases, recent losses
-        and the reasons, notes for you, leases of others in the layers that this clone uses, and
-        the next tasks.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def board(
-        self,
-    ) -> Board:
-        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
-        holder, place, reason and time left, those who wait, and recent events.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    def revoke(
-        self,
-        resource: ResourceLike,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        scope: Only this scope (default: all).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-class AwaitedGatewayVerbs(Protocol):
-    async def claim(
-        self,
-        resource: ResourceLike,
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-        dry_run: bool = False,
-    ) -> Lease:
-        """Take a lease on each ``resource``: on all of them, or on none.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def claim_all(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        takeover: bool = False,
-        expect_holder: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        new: bool = False,
-        dry_run: bool = False,
-    ) -> tuple[Lease, ...]:
-        """Take a lease on each ``resource``: on all of them, or on none.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        takeover: Replace someone else's assignment; needs a reason.
-        expect_holder: With a takeover: only if it is assigned to H.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        new: Refuse a lease you already hold instead of renewing it.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def claim_one(
-        self,
-        resources: Iterable[ResourceLike],
-        *,
-        paths: Iterable[StrPath] = (),
-        scope: str | None = None,
-        ttl: Duration | None = None,
-        wait: Duration | None = None,
-        reason: str | None = None,
-        reopen: bool = False,
-        any: bool = False,
-        dry_run: bool = False,
-    ) -> Lease:
-        """Take a lease on the first of these that is free, or with `wait` on the first that
-        becomes free. Your own live leases count as taken.
-
-        paths: Cover this path, too.
-        scope: Claim only this part of the work (default: all of it).
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        wait: Wait at most this long until it is free.
-        reason: Why; shown to anyone who is refused.
-        reopen: Claim completed work again.
-        any: Accept names that are not tasks.
-        dry_run: Say what the claim would do, and write nothing.
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def renew(
-        self,
-        resource: ResourceLike,
-        *,
-        ttl: Duration | None = None,
-        scope: str | None = None,
-    ) -> Lease:
-        """The heartbeat: each lease lasts for its full TTL again, counted from now.
-
-        ttl: The TTL from now on (default: as before).
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def extend(
-        self,
-        resource: ResourceLike,
-        duration: Duration,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
-        """Make a lease last at least ``duration`` from now, for a gap without renewals.
-
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def release(
-        self,
-        resource: ResourceLike,
-        *,
-        note: str | None = None,
-        keep: bool = False,
-        scope: str | None = None,
-    ) -> None:
-        """Give leases back, so that others need not wait for them to expire.
-
-        note: Leave a note for the next holder.
-        keep: End the lease, and keep the task yours until you claim it by name.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def done(
-        self,
-        resource: ResourceLike,
-        *,
-        any: bool = False,
-        scope: str | None = None,
-    ) -> None:
-        """Finish the work: your lease is completed, and its notes are cleared.
-
-        any: Accept names that are not tasks.
-        scope: Only this scope (default: all scopes you hold).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
-
-    async def note(
-        self,
-        resource: ResourceLike,
-        text: str,
-        *,
-        to_holder: bool = False,
-    ) -> None:
-        """Leave a note for the next holder of ``resource``. Anyone may, with or without a lease.
-
-        to_holder: Show it to whoever holds it now, too, once and soon.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused, Invalid,
-        NotFound, Rollback.
-        """
-
-    async def next_task(
-        self,
-    ) -> Task:
-        """Show the next task: the first that you may claim and that waits for no other task.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    async def claim_next(
-        self,
-        *,
-        ttl: Duration | None = None,
-        reason: str | None = None,
-    ) -> Lease:
-        """Claim the next task of the queue: two callers never get the same.
-
-        ttl: How long the lease lasts unless renewed (15m, 1h).
-        reason: Why; shown to anyone who is refused.
-
-        Raises NothingLeft, UsageError, Denied, Unavailable, UnknownOutcome, PolicyRefused,
-        Invalid, NotFound, Rollback.
-        """
-
-    async def fence(
-        self,
-        resource: ResourceLike,
-        token: int,
-        *,
-        scope: str | None = None,
-    ) -> Lease:
-        """Check whether the live lease of ``resource`` still has this ``token``: exit 0 if so,
-        else 3.
-
-        scope: Only this scope (default: the one with the token).
-
-        Raises UsageError, LeaseLost, NotHolder, Denied, Unavailable, UnknownOutcome, Invalid,
-        NotFound, Rollback.
-        """
-
-    async def show(
-        self,
-        resource: ResourceLike,
-        *,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """Show one resource: its holder, where, until when and why, its notes, who waits for it,
-        and which of its leases were released or revoked lately.
-
-        scope: Only leases that overlap this scope.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def log(
-        self,
-        resource: ResourceLike | None = None,
-        *,
-        limit: int = 50,
-        since: Duration | datetime | None = None,
-    ) -> tuple[LogEntry, ...]:
-        """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
-
-        limit: Show at most N events (default: 50).
-        since: Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def whoami(
-        self,
-    ) -> WhoAmI:
-        """Show your holder and session in the ledger, and the source of each.
-
-        Raises UsageError, Invalid, NotFound, Rollback.
-        """
-
-    async def queue(
-        self,
-    ) -> tuple[Entry, ...]:
-        """Every task, best first, and whether it may be claimed.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def brief(
-        self,
-    ) -> QueueReading:
-        """Show one page to start a session with: who you are, your tasks and leases, recent losses
-        and the reasons, notes for you, leases of others in the layers that this clone uses, and
-        the next tasks.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def board(
-        self,
-    ) -> Board:
-        """Show tasks and leases at a glance: held, waiting, expired, abandoned and free, with
-        holder, place, reason and time left, those who wait, and recent events.
-
-        Raises UsageError, Denied, Unavailable, UnknownOutcome, Invalid, NotFound, Rollback.
-        """
-
-    async def revoke(
-        self,
-        resource: ResourceLike,
-        *,
-        reason: str,
-        expect_holder: str | None = None,
-        scope: str | None = None,
-    ) -> tuple[Lease, ...]:
-        """End someone else's lease. Only the ledger's admins may; the holder is notified.
-
-        reason: Why; shown to the holder.
-        expect_holder: Only if H holds it.
-        scope: Only this scope (default: all).
-
-        Raises LeaseHeld, WaitTimeout, UsageError, Denied, Unavailable, UnknownOutcome,
-        PolicyRefused, Invalid, NotFound, Rollback.
-        """
+        options: dict[str, Any] = {
+            "reason": reason,
+            "expect_holder": expect_holder,
+            "record": record,
+            "scope": scope,
+        }
+        return await self._call(LeaseVerbs.revoke, (resource,), options)
