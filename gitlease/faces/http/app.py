@@ -341,7 +341,22 @@ class StrictConnection(H11Connection):
             old = event.http_version < b"1.1" and BODY_LENGTHS[1] in lengths
             if len(lengths) > 1 or old:
                 raise h11.RemoteProtocolError("the body has no certain length")
+            return _without_upgrade(event)
         return event
+
+
+def _without_upgrade(request: h11.Request) -> h11.Request:
+    """Leave out an offer to speak another protocol, for which uvicorn would log a warning."""
+    # `curl --http2` makes one with each request, and is answered without it.
+    kept = [x for x in request.headers if x[0] != b"upgrade"]
+    if len(kept) == len(request.headers):
+        return request
+    return h11.Request(
+        method=request.method,
+        target=request.target,
+        headers=kept,
+        http_version=request.http_version,
+    )
 
 
 BODY_LENGTHS = (b"content-length", b"transfer-encoding")
@@ -389,10 +404,6 @@ class PatientProtocol(H11Protocol):
             self._expect_head()
         else:
             self._expect_nothing()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        # Not logged: `curl --http2` offers one with each request, and is answered without it.
-        return
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
