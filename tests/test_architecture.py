@@ -360,6 +360,15 @@ def test_every_lock_between_processes_is_one_of_filelock() -> None:
     assert users == {"gitlease.git.files"}
 
 
+def test_no_python_runs_between_fork_and_exec_beside_threads() -> None:
+    told(
+        f"{module}: it starts a process with preexec_fn"
+        for module, file in MODULES.items()
+        if "preexec_fn=" in file.read_text(encoding="utf-8")
+        and module != "gitlease.runs.guardian"  # a process of its own, without threads
+    )
+
+
 def test_heavy_imports_happen_where_they_are_used() -> None:
     told(
         f"{module}:{found.line} imports {found.target} when loaded: import it where it is used"

@@ -27,8 +27,6 @@ ASKED = 2.0  # seconds that a process has to end after SIGTERM
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 SAID = 256 * 1024  # bytes kept of the beginning of standard error, and of its end
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
-# What a thread has to do once it waits for a git, and not before: its ``act``, a function.
-AT_WAIT = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +145,16 @@ def run_git(
     source: str | None = None,
     on_out: Callable[[bytes], None] | None = None,
     memory: int | None = None,
+    on_start: Callable[[], object] = lambda: None,
 ) -> GitResult:
     """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
 
     ``env`` is added to the cleaned environment; with ``repository`` the variables that name the
     user's repository are kept. ``on_err`` gets standard error as it arrives, and ``on_out`` the
     output, which is not kept then; its time does not count. ``source`` is a file for standard
-    input. ``memory`` limits the data of each process, in bytes,
-    where the system can: git keeps all of a server's output that has no line break. Raises Invalid
-    if git is missing.
+    input. ``on_start`` is called once git runs, before it is waited for. ``memory`` limits the data
+    of each process, in bytes, where the system can: git keeps all of a server's output that has no
+    line break. Raises Invalid if git is missing.
     """
     # A hook's own index and quarantine must hold for questions about the user's repository.
     base = dict(os.environ) if repository else clean_environment(os.environ)
@@ -188,7 +187,7 @@ def run_git(
     if memory is not None:
         _limit_memory(process.pid, memory)
     try:
-        getattr(AT_WAIT, "act", bool)()
+        on_start()
         out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err, on_out)
     # An interrupted command must not leave a git that goes on sending.
     except BaseException:
@@ -689,6 +688,46 @@ def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
     if prctl is None:
         return lambda: None
     return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
+
+
+# Becomes a command that is killed when the process dies that started it. ``preexec_fn`` would run
+# Python between fork and exec, which may hang in a process with threads.
+_TETHER = """\
+import ctypes, os, signal, sys
+failure, parent, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != parent:
+    os._exit(1)
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+os.set_inheritable(failure, False)
+try:
+    os.execvp(words[0], words)
+except OSError as error:
+    os.write(failure, b"%d" % (error.errno or 0))
+os._exit(1)
+"""
+
+
+def start_tethered(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Start a command as ``Popen`` does; it is killed when this process dies (on Linux).
+
+    Only the command is, and nothing that it started. It goes by the thread that starts it. Raises
+    OSError.
+    """
+    if _prctl() is None:
+        return subprocess.Popen(words, **how)
+    receive, send = os.pipe()
+    with open(receive, "rb") as failure:
+        helper = [sys.executable, "-I", "-S", "-c", _TETHER, f"{send}", f"{os.getpid()}"]
+        try:
+            process = subprocess.Popen([*helper, *words], pass_fds=(send,), **how)
+        finally:
+            os.close(send)
+        if number := int(failure.read() or 0):  # which ends once the command runs
+            process.wait()
+            raise OSError(number, os.strerror(number), words[0])
+    return process
 
 
 def outlive_parent() -> None:

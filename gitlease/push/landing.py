@@ -62,8 +62,8 @@ from gitlease.git.repository import (
 from gitlease.git.run import (
     group_is_left,
     local_variables_cleared,
-    on_parent_death,
     signal_group,
+    start_tethered,
     started_at,
     still_runs,
 )
@@ -737,7 +737,7 @@ class Lander:
         if not (words := self._options.check):
             return
         try:
-            process = subprocess.Popen(
+            process = start_tethered(
                 words,
                 cwd=self._git.toplevel,
                 env=local_variables_cleared(os.environ),
@@ -745,7 +745,6 @@ class Lander:
                 # Standard output is for the answer, perhaps as JSON.
                 stdout=sys.stderr,
                 process_group=0,  # by which all that it starts can be ended
-                preexec_fn=on_parent_death(signal.SIGKILL),
             )
         except OSError as error:
             raise UsageError(f"{shown(words[0])} cannot be run: {error.strerror}") from None

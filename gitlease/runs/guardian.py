@@ -496,7 +496,7 @@ class Watch:
                 cwd=order["cwd"].encode("latin-1"),
                 close_fds=False,
                 process_group=order["group"],
-                preexec_fn=become,
+                preexec_fn=become,  # this process has no other thread
             )
         except OSError as error:
             self._tell(FAILED, error.errno or 0)
