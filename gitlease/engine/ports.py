@@ -273,11 +273,18 @@ class LedgerStore(Protocol):
         ``append``: as additions to history, for a server that refuses replacements.
         """
 
-    def swap(self, prepared: Prepared, work: core.WorkPush | None = None) -> Swapped:
+    def swap(
+        self,
+        prepared: Prepared,
+        work: core.WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
         """Replace every base by its change, all or none, if each ref is still at its base.
 
         ``work``: the refs of the user's work move in the same push. One connection when it is
-        applied cleanly; otherwise both sides are read back.
+        applied cleanly; otherwise both sides are read back. ``on_start`` is called once the push
+        of the ledger alone has begun, and this thread would only wait for it.
         """
 
     def confirm(self, layer: str, *, rolled_back: bool = False, another: bool = False) -> Snapshot:

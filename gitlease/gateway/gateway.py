@@ -165,8 +165,14 @@ class SharedStore:
     def nearby(self, layer: str) -> str:
         return ""
 
-    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
-        swapped = self.inner.swap(prepared, work)
+    def swap(
+        self,
+        prepared: Prepared,
+        work: WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
+        swapped = self.inner.swap(prepared, work, on_start=on_start)
         for head in swapped.heads.values():
             self.adopt(head)
         return swapped

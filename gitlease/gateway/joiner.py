@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
@@ -28,7 +29,6 @@ from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcom
 from gitlease.core.moves.transitions import Applied, Decided, decide
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.engine.transaction import Step, Transaction, check_in_time, fresh_id, with_views
-from gitlease.git.run import AT_WAIT
 
 # --- idempotency keys -------------------------------------------------------------------------
 # The id of a keyed operation is the request's key and a random part. By the key any gateway finds
@@ -188,7 +188,6 @@ class Joiner:
             self._thread.join()
 
     def _work(self) -> None:
-        AT_WAIT.act = self._answer
         while (batch := self._next()) is not None:
             try:
                 if batch:
@@ -220,9 +219,10 @@ class Joiner:
             return {self._layer: joined.decide(heads[self._layer])}
 
         try:
-            steps = self._transaction.carry_out_on(
-                [self._layer], decided, what=what, send=self._store.swap
-            )
+            # The last step is answered when the next push has begun: the threads that an answer
+            # wakes would hold up a step that waits.
+            send = partial(self._store.swap, on_start=self._answer)
+            steps = self._transaction.carry_out_on([self._layer], decided, what=what, send=send)
         except GitleaseError as error:
             # UnknownOutcome is an Unavailable: then none of them may be tried again.
             if len(batch) == 1 or isinstance(error, Unavailable):

@@ -59,7 +59,6 @@ from gitlease.git.repository import discover as discover
 from gitlease.git.repository import main_branch as main_branch
 from gitlease.git.repository import short_host as short_host
 from gitlease.git.repository import without_secrets as without_secrets
-from gitlease.git.run import AT_WAIT as AT_WAIT
 from gitlease.git.run import LOCAL_VARIABLES as LOCAL_VARIABLES
 from gitlease.git.run import SAID as SAID
 from gitlease.git.run import GitResult as GitResult

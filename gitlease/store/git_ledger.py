@@ -434,11 +434,17 @@ class RefLedgerStore:
         }
         return Prepared(by_layer, versions, replacing=replaced, appended=appended)
 
-    def swap(self, prepared: Prepared, work: WorkPush | None = None) -> Swapped:
+    def swap(
+        self,
+        prepared: Prepared,
+        work: WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
         for layer in prepared.changes:
             # Before it is sent: a kill in between must not leave a push that nobody asks about.
             self.state(layer).add_pending(pending_of(prepared, layer))
-        swapped = self._swap(prepared, work)
+        swapped = self._swap(prepared, work, on_start)
         if swapped.fate is not Fate.APPLIED:
             names = ", ".join(change.what for change in prepared.changes.values())
             why = swapped.detail or swapped.cause.value
@@ -498,7 +504,9 @@ class RefLedgerStore:
         base = change.base.version
         return decision(self.storage, base) not in ("", base)
 
-    def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+    def _swap(
+        self, prepared: Prepared, work: WorkPush | None, on_start: Callable[[], object]
+    ) -> Swapped:
         moves = [
             Move(layer, prepared.replaces(layer), prepared.versions[layer], _ends_any(change))
             for layer, change in prepared.changes.items()
@@ -506,7 +514,7 @@ class RefLedgerStore:
         note_sent("a change of the ledger")
         try:
             if work is None:
-                pushed = self.storage.swap(moves)
+                pushed = self.storage.swap(moves, on_start=on_start)
             elif self._beside_work is not None:
                 pushed = self._beside_work.swap(moves, work)
             else:

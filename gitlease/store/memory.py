@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.ledger import Fate, Header
@@ -45,8 +45,11 @@ class MemoryStorage(Storage):
         tip = change.base.version
         return write_step(self.objects, change.decided, tip, replace_tip=replace_tip)[0]
 
-    def swap(self, moves: Sequence[Move]) -> Swapped:
+    def swap(
+        self, moves: Sequence[Move], *, on_start: Callable[[], object] = lambda: None
+    ) -> Swapped:
         self.ask()
+        on_start()
         with self._lock:
             if any(self.heads.get(move.layer, "") != move.expected for move in moves):
                 return Swapped(Fate.UNDECIDED, cause=Cause.MOVED, sent=False)

@@ -5,7 +5,7 @@ Nothing here speaks of git. A version is the engine's own name for one state of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from gitlease import core
@@ -106,11 +106,13 @@ class Storage(Protocol):
         Returns its version: for the same step on the same base always the same.
         """
 
-    def swap(self, moves: Sequence[Move]) -> Swapped:
+    def swap(
+        self, moves: Sequence[Move], *, on_start: Callable[[], object] = lambda: None
+    ) -> Swapped:
         """Move ledgers, all or none, if each is at the version that is expected.
 
-        Without heads, and undecided unless it was a clean success. Raises only what shows that
-        nothing was sent.
+        ``on_start`` is called once that has begun. The answer is without heads, and undecided
+        unless it was a clean success. Raises only what shows that nothing was sent.
         """
 
     def watch(self, layer: str) -> str:

@@ -250,6 +250,7 @@ def push_refs(
     *,
     timeout: float,
     hooks: str = "",
+    on_start: Callable[[], object] = lambda: None,
 ) -> Swapped:
     """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
 
@@ -283,7 +284,9 @@ def push_refs(
     with _listed_refs(watched) as listing:
         env = {**(_TRACE if far else {}), **listing}
         place = [("core.hooksPath", hooks)] if hooks else []
-        result = _run_on_store(remote, store, args, timeout, env=env, settings=place)
+        result = _run_on_store(
+            remote, store, args, timeout, env=env, settings=place, on_start=on_start
+        )
     if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
@@ -344,6 +347,7 @@ def _run_on_store(
     env: Mapping[str, str] | None = None,
     settings: Sequence[tuple[str, str]] = (),
     source: str | None = None,
+    on_start: Callable[[], object] = lambda: None,
 ) -> GitResult:
     settings = [*remote.settings, *_SETTINGS.items(), *settings]
     words = [f"--git-dir={store}"]
@@ -353,7 +357,13 @@ def _run_on_store(
     folder = remote.folder if os.path.isdir(remote.folder) else store
     with doing(f"waiting for the remote (git {args[0]})"):
         return run_git(
-            [*words, *args], cwd=folder, timeout=timeout, env=env, memory=MEMORY, source=source
+            [*words, *args],
+            cwd=folder,
+            timeout=timeout,
+            env=env,
+            memory=MEMORY,
+            source=source,
+            on_start=on_start,
         )
 
 
@@ -788,7 +798,12 @@ class GitRefs:
         return {refs[ref]: version for ref, version in found.items()}
 
     def swap(
-        self, moves: Sequence[Move], work: WorkPush | None = None, *, hooks: str = ""
+        self,
+        moves: Sequence[Move],
+        work: WorkPush | None = None,
+        *,
+        hooks: str = "",
+        on_start: Callable[[], object] = lambda: None,
     ) -> Swapped:
         """``hooks`` is a folder with a pre-push hook, if one is to run."""
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
@@ -796,7 +811,13 @@ class GitRefs:
         with self._checked():
             if work is None:
                 pushed = push_refs(
-                    self._remote, path, named, self.watched, timeout=limit, hooks=hooks
+                    self._remote,
+                    path,
+                    named,
+                    self.watched,
+                    timeout=limit,
+                    hooks=hooks,
+                    on_start=on_start,
                 )
                 pushed = replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from support.clock import ManualClock
 from support.memory import MemoryClone
@@ -18,10 +18,12 @@ class Remote(MemoryStorage):
 
     only_appends = False
 
-    def swap(self, moves: Sequence[Move]) -> Swapped:
+    def swap(
+        self, moves: Sequence[Move], *, on_start: Callable[[], object] = lambda: None
+    ) -> Swapped:
         if self.only_appends and any(next(self.history(x.new)).before != x.expected for x in moves):
             return Swapped(Fate.UNDECIDED, cause=Cause.REFUSED, detail="only appends here")
-        return super().swap(moves)
+        return super().swap(moves, on_start=on_start)
 
 
 class MemoryPlace:

@@ -36,7 +36,6 @@ from gitlease.core import (
 from gitlease.engine import EdgeRules, LedgerSession, Step, WaitQueue, fresh_id, release
 from gitlease.engine.claim import claim
 from gitlease.gateway import MOST, AppliedBefore, Gateway, JoinedSteps, Joiner, SharedStore, keyed
-from gitlease.git import AT_WAIT
 from gitlease.store import read_step, step_line
 
 GATE = Actor("gate@example.com")
@@ -144,13 +143,15 @@ def test_answers_wait_until_the_next_push_has_begun(gate: Gate) -> None:
     def during(request: str) -> None:
         if request == "push" and gate.pushing.is_set():
             done.append([x.done() for x in answers])
-            AT_WAIT.act()
-            done.append([x.done() for x in answers])
         elif request == "push":
             gate.pushing.set()
             until(lambda: len(answers) == 2, "another one waits")
 
-    gate.remote.during = during
+    def under_way() -> None:
+        if done:
+            done.append([x.done() for x in answers])
+
+    gate.remote.during, gate.remote.under_way = during, under_way
     ask("first")
     assert gate.pushing.wait(60)
     ask("second")

@@ -43,8 +43,15 @@ class RefsAt(MemoryRefs):
         found = super().peek([self._ref])
         return dict.fromkeys(layers, found[self._ref]) if found else {}
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
-        return super().swap([replace(move, layer=self._ref) for move in moves], work)
+    def swap(
+        self,
+        moves: Sequence[Move],
+        work: WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
+        named = [replace(move, layer=self._ref) for move in moves]
+        return super().swap(named, work, on_start=on_start)
 
 
 @dataclass(frozen=True, slots=True)

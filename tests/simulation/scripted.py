@@ -9,7 +9,7 @@ are counted, and the clock stands still between two answers.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from unittest import mock
@@ -134,7 +134,13 @@ class Remote(Storage, SharedWithWork):
     def watch(self, layer: str) -> str:
         return ""
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
+    def swap(
+        self,
+        moves: Sequence[Move],
+        work: WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
         (move,) = moves
         request = Request("push", move.expected, move.new, self._process.bases[move.new])
         if work is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ledger_checker.beliefs import Checker
@@ -41,9 +41,14 @@ class Server(MemoryRemote):
         self._left: Line | None = None
         self.places: dict[str, str] = {}  # by version the ref at which it was
 
-    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Swapped:
+    def push(
+        self,
+        moves: Sequence[Move],
+        work: Sequence[WorkRef] = (),
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
         self.around.outside("before a push")
-        pushed = super().push(moves, work)
+        pushed = super().push(moves, work, on_start)
         self.around.outside("after a push")
         return pushed
 

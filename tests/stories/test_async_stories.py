@@ -41,11 +41,11 @@ class Gate:
         self.reached, self.open = threading.Event(), threading.Event()
         swap = RefLedgerStore.swap
 
-        def swapped(store: RefLedgerStore, *words: Any) -> Swapped:
-            done = swap(store, *words) if after else None
+        def swapped(store: RefLedgerStore, *words: Any, **more: Any) -> Swapped:
+            done = swap(store, *words, **more) if after else None
             self.reached.set()
             assert self.open.wait(LONG)
-            return done or swap(store, *words)
+            return done or swap(store, *words, **more)
 
         monkeypatch.setattr(RefLedgerStore, "swap", swapped)
 

@@ -213,6 +213,7 @@ class MemoryRemote:
         self.fetches: deque[Fault] = deque()
         self.late_by = 1
         self.during: Callable[[str], None] = lambda _kind: None
+        self.under_way: Callable[[], None] = lambda: None  # called once a push has begun
         self.requests: list[str] = []
         self.refuses_replacements = False
         self._late: list[tuple[int, tuple[Move, ...], tuple[WorkRef, ...]]] = []
@@ -229,9 +230,16 @@ class MemoryRemote:
         found |= {layer: self.refs.get(layer) for layer in layers[1:]}
         return {layer: version for layer, version in found.items() if version}
 
-    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Swapped:
+    def push(
+        self,
+        moves: Sequence[Move],
+        work: Sequence[WorkRef] = (),
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
         """Move refs, as far as the answer tells: what was lost is for reading to find out."""
         fault = self._begin("push", self.pushes)
+        on_start()
+        self.under_way()
         nothing = Swapped(fate=Fate.UNDECIDED, cause=Cause.UNREACHABLE, detail="no answer")
         if fault is Fault.UNREACHABLE:
             return replace(nothing, sent=False, detail="no connection")
@@ -435,8 +443,14 @@ class MemoryRefs(Storage, SharedWithWork):
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._remote.peek(layers)
 
-    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
-        return self._remote.push(moves, () if work is None else work.refs)
+    def swap(
+        self,
+        moves: Sequence[Move],
+        work: WorkPush | None = None,
+        *,
+        on_start: Callable[[], object] = lambda: None,
+    ) -> Swapped:
+        return self._remote.push(moves, () if work is None else work.refs, on_start)
 
     def watch(self, layer: str) -> str:
         return ""
