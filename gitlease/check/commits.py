@@ -45,7 +45,7 @@ _PULLS = ("pull_request", "pull_request_target")
 _ADDS_COMMITS = ("opened", "synchronize", "reopened")  # actions of a pull request
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CiContext:
     """The change that continuous integration runs for.
 
@@ -261,7 +261,7 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Chosen:
     """The commits to check, the oldest first, with full ids.
 
@@ -278,7 +278,7 @@ class Chosen:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Point:
     """One end of a range: for people, and as a name for this clone and for the remote.
 
@@ -292,7 +292,7 @@ class Point:
     named: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ranges:
     """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
 
@@ -491,7 +491,7 @@ class HistoryStore:
 # --- the check ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckService:
     """Checks chosen commits against the ledgers of some layers.
 

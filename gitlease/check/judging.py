@@ -57,7 +57,7 @@ REVOKED, COMPLETED = "revoked", "completed"
 ENDS = frozenset({"released", COMPLETED, REVOKED, "displaced", "retired", LAPSED})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Granted:
     """One grant: its token, resource and holder, and its beginning and end."""
 
@@ -72,7 +72,7 @@ class Granted:
     ended_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerFacts:
     """What commits are judged by in one ledger: the ``leases`` it has now, and ``grants`` by token.
 

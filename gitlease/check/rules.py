@@ -88,7 +88,7 @@ LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 BY_HAND = "that is for a person to decide"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     """Findings that one release settles: its plan, or why they stay (``""``: they need not)."""
 
@@ -97,7 +97,7 @@ class Case:
     plan: RetirePlan | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckResult:
     """The result of a check. ``unread`` is what could not be checked: then it has not passed.
 

@@ -59,7 +59,7 @@ OTHER_LAYER = "its lease is in layer {0}: --layer {0} releases it"
 _WHY = {rules.LEASE_ON_DONE: "the task is done", rules.LEASE_ON_GONE: "its task file is gone"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StaleRules:
     """The project's settings for stale claims. ``after`` and ``grace`` in seconds.
 
@@ -72,7 +72,7 @@ class StaleRules:
     release: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Record:
     """A record of a ledger, its layer, and whether it lapsed or is of completed work (``done``)."""
 
@@ -86,7 +86,7 @@ class Record:
         return not self.lapsed and not self.done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Edge:
     """A name without a live lease in the file of a task that is not done.
 

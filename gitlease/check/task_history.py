@@ -30,7 +30,7 @@ MAX_VERSIONS = 64  # of one task file
 SHOWN = 5  # names in a sentence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lack:
     """A part of history that a clone lacks, and how to get it, in words for people."""
 
@@ -44,7 +44,7 @@ SHALLOW = Lack(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Version:
     """A commit's change of a task file: who was assigned in it before and after.
 
@@ -58,7 +58,7 @@ class Version:
     after: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Past:
     """The versions of a task file on all branches, newest first; None for an unreadable one."""
 
@@ -74,7 +74,7 @@ class Past:
         return None, True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deleted:
     """The commit that deleted the file of a task, and its author."""
 

@@ -29,7 +29,7 @@ class Progress(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One task as in its file: texts as written there, ``""`` if absent.
 
@@ -68,7 +68,7 @@ class Task:
         return self.progress is Progress.DONE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EdgeEdit:
     """A change of one task file: the names to remove and to add, and the new status.
 
@@ -81,7 +81,7 @@ class EdgeEdit:
     status: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assignee:
     """A name in a task file that is not the caller's, and the holders that it stands for.
 
@@ -103,7 +103,7 @@ class Assignee:
         return self.holders[0] if len(self.holders) == 1 else printable(self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class People:
     """How holders are called in task files: by the map, else by their email.
 

@@ -1,10 +1,17 @@
-"""``dataclass(frozen=True, slots=True)`` as in the standard library, made much faster.
+"""``dataclass(frozen=True)`` as in the standard library, made much faster.
 
-The standard decorator compiles new source for every class, about half a millisecond each, which
-sixty classes make every command and every hook pay; and importing it brings ``inspect`` and all
-that it needs, which is a fifth of a hook's time. Here all classes share the same few functions.
-What a type checker sees is the standard library's own, and its ``fields`` and ``replace`` take
-these classes too.
+The standard decorator compiles new source for every class; here all classes share the same few
+functions. For 127 classes of seven fields, about as many as a claim loads (processor time of Python
+3.11, on a machine whose bare start takes 17 ms):
+
+    the standard library, with slots   99 ms, and 18 ms of import
+    msgspec.defstruct                   2 ms, and 36 ms of import
+    here                                4 ms
+
+msgspec (0.22) would take over JSON alone. The codec below also has the spellings of a ledger's
+files, marks of single fields (``RARE``, ``LATER``), values that are known before, and messages that
+name the field, so it would stay nearly whole. What a type checker sees is the standard library's
+own, and its ``fields`` and ``replace`` take these classes too.
 
 With it comes the one codec: frozen values as plain data and back, by their fields' types. A
 ``Codec`` is a medium, such as JSON or the files of a ledger, and ``spellings`` say how text,
@@ -44,10 +51,10 @@ if TYPE_CHECKING:
     from dataclasses import replace as replace
 else:
 
-    def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Any:
-        """Decorate a frozen class. ``slots`` is for the type checker: there is no ``__slots__``."""
-        if not (frozen and slots):
-            raise TypeError("only for frozen classes with slots")
+    def dataclass(*, frozen: bool, kw_only: bool = False) -> Any:
+        """Decorate a frozen class."""
+        if not frozen:
+            raise TypeError("only for frozen classes")
 
         def decorate(cls: type) -> type:
             _share(cls, _fields_of(cls, kw_only))
@@ -235,7 +242,7 @@ LARGEST = 10**18
 _NEVER = object()  # what no field is
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Spelling:
     """How values of a type stand in a medium.
 

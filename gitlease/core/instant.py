@@ -16,7 +16,7 @@ _STAMP = r"(?a)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z"
 LATEST = 253_402_300_799_000  # the last second of the year 9999: what a time can be written as
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Instant:
     """Both clocks, read together. Boot readings compare only within one ``boot_id``."""
 

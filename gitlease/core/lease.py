@@ -77,7 +77,7 @@ class History(Enum):
     APPEND = "append"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Margins:
     """The allowances for time that a lease was granted under; they never shrink for it.
 
@@ -101,7 +101,7 @@ class Margins:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """Limits, margins and admins of one ledger. Durations are whole seconds."""
 
@@ -182,7 +182,7 @@ class State(Enum):
     REVOKED = "revoked"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Actor:
     """The caller: the authenticated holder, and which of its runs.
 
@@ -198,7 +198,7 @@ class Actor:
     branch: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lease:
     """One record of the ledger. Times are wall-clock milliseconds, ``ttl`` whole seconds.
 
@@ -325,7 +325,7 @@ def same_person(one: str, other: str) -> bool:
 MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sighting:
     """When this clone first saw this term of a lease, and whether it replaced another.
 
@@ -338,7 +338,7 @@ class Sighting:
     since: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
     """All that a decision knows of time: both clocks now, and when this clone saw which records.
 
@@ -466,7 +466,7 @@ class Verdict(Enum):
     NEEDS_REOPEN = "policy, unless opened again"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Verdicts:
     """One row: what claim, renew (and extend), and release (and done) do."""
 
@@ -674,7 +674,7 @@ def _damaged() -> RowsDamaged:
 LeaseState = Literal["active", "expired", "released", "completed", "revoked", "planned"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeaseView:
     """A lease with what follows from the clock: state, time left, and whether it is the caller's.
 

@@ -62,7 +62,7 @@ class Fate(Enum):
     UNKNOWN = "unknown"  # the ring no longer reaches back far enough
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RingEntry:
     """One of the last operations: its id, the revision that holds it, and its outcome."""
 
@@ -71,7 +71,7 @@ class RingEntry:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Header:
     """The content of ``ledger.yaml``. ``sequence`` is the epoch's last fencing token.
 
@@ -136,7 +136,7 @@ class Header:
         return replace(self, revision=self.revision + 1, ring=ring, digest=digest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Note:
     """A note for the next holder of a resource. ``at`` is wall-clock milliseconds."""
 
@@ -147,7 +147,7 @@ class Note:
     text: Annotated[str, "lines"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setback:
     """A reason to hand out no task: it failed, or its worker ``waits`` for a person.
 
@@ -200,7 +200,7 @@ def setback(notes: Iterable[Note], kept: Iterable[str] = ()) -> Setback | None:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Notice:
     """A message to a holder about the end of a lease, or with a note (``NOTED``).
 
@@ -221,7 +221,7 @@ class Notice:
     reason: Annotated[str, MAX_REASON] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ticket:
     """A place in the queue for a resource: since when, and until when at most.
 
@@ -238,7 +238,7 @@ class Ticket:
     until: Time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Damage:
     """A record that cannot be read: its file, and why."""
 
@@ -288,7 +288,7 @@ class RowRecords(Protocol):
         """Return what ``Ledger.live`` does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Changes:
     """Decided changes on top of the records: None removes."""
 
@@ -299,7 +299,7 @@ class Changes:
     tickets: Mapping[str, tuple[Resource, tuple[Ticket, ...]]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ledger:
     """One state of one ledger. Every change gives a new value; nothing here reads a clock."""
 

@@ -30,7 +30,7 @@ class Loss(StrEnum):
     UNREACHABLE = "unreachable_past_deadline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Hold:
     """A grant and the time for which its holder may rely on it.
 
@@ -50,7 +50,7 @@ class Hold:
         return self.duration_ms - self.since.elapsed_at_most(now)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Lost:
     """A lost grant: why, and who caused it if that is known.
 

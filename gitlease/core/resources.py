@@ -37,7 +37,7 @@ class Jump(Enum):
     DEEP = "**"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chars:
     """A set of character codes, never `/`, as the ascending edges of half-open ranges."""
 
@@ -165,7 +165,7 @@ class PatternError(ValueError):
     """The text is no usable pattern; the message names the text and the reason on one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
     """A parsed pattern, made by `parse`. Patterns of equal text are equal.
 
@@ -438,7 +438,7 @@ _LAYER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_SCOPE = 128
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resource:
     """A name, or a path pattern relative to the repository's root.
 

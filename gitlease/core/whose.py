@@ -70,7 +70,7 @@ class TokenGrant(Protocol):
     def holder(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Makers:
     """Knows the people of a project, and its ``bots`` (``person_key``), which work for anybody."""
 
@@ -95,7 +95,7 @@ class Makers:
 # --- superseded commits ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GivenToken:
     """A token that a ledger's history says was granted."""
 
@@ -105,7 +105,7 @@ class GivenToken:
     holder: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LaterGrants:
     """What became of a grant: later ones of the same resource, with the newest one last.
 
@@ -118,7 +118,7 @@ class LaterGrants:
     overridden: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Superseded:
     """A commit with a superseded token: by the ``newest`` grant, or by a revocation."""
 

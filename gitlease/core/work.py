@@ -28,7 +28,7 @@ _TRAILER = (
 _MORE = rf" (scope|layer)=({_WORD})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Named:
     """A grant that a commit names: ``token`` of a resource, of a scope of it, in one ledger.
 
@@ -42,7 +42,7 @@ class Named:
     layer: str = GLOBAL_LAYER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Authorship:
     """The people of a commit: its author and committer, and the grants that it names."""
 
@@ -109,7 +109,7 @@ class Became(Enum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkRef:
     """One ref of the remote: full name, old and new id (full, ``""`` for no ref).
 
@@ -129,7 +129,7 @@ class WorkRef:
         return self.became not in (Became.UP_TO_DATE, Became.REJECTED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkPush:
     """Refs to be moved by one push, run in ``folder`` of the repository that has their objects.
 
@@ -168,7 +168,7 @@ class Level(Enum):
         return {Level.WARNING: 1, Level.ERROR: 2}[self]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckRule:
     """A kind of finding: a stable id in kebab case, its usual level, and what it means."""
 
@@ -177,7 +177,7 @@ class CheckRule:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One finding. ``message`` is one line of fact that names who, what, and since when.
 

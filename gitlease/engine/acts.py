@@ -676,7 +676,7 @@ def set_status(
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RetirePlan:
     """A retirement, with the planned edit of the task's file, if any."""
 

@@ -18,7 +18,7 @@ from gitlease.engine.ports import Written
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ClaimOptions:
     """How a claim is to be made, for all verbs that claim.
 
@@ -48,7 +48,7 @@ class ClaimOptions:
     before_sending: Callable[[Sequence[Claim]], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Turn:
     """How a claim stands in line: its ticket, and how many who wait longer it may pass over.
 
@@ -63,7 +63,7 @@ class Turn:
 NO_TURN = Turn()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     """The result of a verb. ``refused`` has the errors of single leases.
 
@@ -99,7 +99,7 @@ class Answer:
         return not self.leases and not self.refused and not self.stays
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EndedLease:
     """A lease that was released or revoked, as far as the audit trail knows it.
 
@@ -120,7 +120,7 @@ class EndedLease:
     mine: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """The result of a reading verb. ``waiting`` is the line, in its order.
 
@@ -140,7 +140,7 @@ class Reading:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Taken:
     """A lease taken from a holder. ``what``: ``taken_over``, ``revoked``, or ``retired``.
 
@@ -156,7 +156,7 @@ class Taken:
     lapsed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoundTask:
     """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
 
@@ -164,7 +164,7 @@ class FoundTask:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class QueueReading:
     """The tasks as one actor finds them.
 

@@ -38,7 +38,7 @@ BY_INIT = hint(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EdgeRules:
     """The settings of edges. ``required`` None: true if there is a task.
 
@@ -63,7 +63,7 @@ class EdgeRules:
         return Progress.OTHER
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Planned:
     """One resource of a command, with its task, if it is one, and the edit of the task's file.
 

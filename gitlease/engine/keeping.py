@@ -39,7 +39,7 @@ NO_ANSWER = "the remote has not answered yet"
 DOUBTED = 10  # looks, one a second, for which a release is taken for the end of the work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RenewalResult:
     """The result of one heartbeat: ``renewed`` grants start anew, ``lost`` ones are final.
 

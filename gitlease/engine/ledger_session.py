@@ -167,7 +167,7 @@ _ENDINGS = frozenset({*_BY_ITSELF, "completed", "revoked", "displaced", "retired
 LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assigned:
     """A person to whom a task is assigned: the holder if one is known, else the file's name.
 
@@ -276,7 +276,7 @@ LEARN_EVERY = 60_000  # milliseconds
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerView:
     """One state of the ledger at one moment, with all its leases."""
 
@@ -850,7 +850,7 @@ BECAME = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settled:
     """Messages about earlier changes, and those changes that may still land."""
 

@@ -77,7 +77,7 @@ class Asking(Protocol):
         """The requests of living processes, without a connection."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Former:
     """What this clone had seen of a ledger that was restored from an older state.
 
@@ -90,7 +90,7 @@ class Former:
     settle: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One known state of a ledger; ``ledger`` is None if there is none.
 
@@ -127,7 +127,7 @@ class Snapshot:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerStep:
     """A state of a ledger between two others, with the audit events of the step to it."""
 
@@ -135,7 +135,7 @@ class LedgerStep:
     events: tuple[core.Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """A decided step of one ledger on ``base``; ``what`` names it for people."""
 
@@ -163,7 +163,7 @@ class Change:
         return tuple(operation.id for operation in self.decided.record.operations)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prepared:
     """Changes whose objects are written, ready to be swapped; the same bytes on every try.
 
@@ -194,7 +194,7 @@ class Cause(Enum):
     UNREACHABLE = "unreachable"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Swapped:
     """The outcome of a swap, decided by reading, with the heads as they are now.
 
@@ -216,7 +216,7 @@ class Swapped:
     unnamed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pending:
     """An operation whose outcome was unknown when its command ended.
 
@@ -335,7 +335,7 @@ class LedgerStore(Protocol):
         """The location for messages, without secrets."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskProblem:
     """A task file that cannot be used, with the folded names of the tasks it may be.
 
@@ -349,7 +349,7 @@ class TaskProblem:
     double: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskList:
     """The readable tasks in the order of their files, and the problems of the others.
 
@@ -372,7 +372,7 @@ class TaskList:
         return bool(self.tasks) or any(problem.double for problem in self.problems)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskChange:
     """One task file to be edited; ``message`` is the subject of the commit that records it, and
     ``trailer`` names the lease that it was claimed with, if any."""
@@ -384,7 +384,7 @@ class TaskChange:
     trailer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Written:
     """The result of one change: whether the file changed, and the commit that records the edge.
 
@@ -399,7 +399,7 @@ class Written:
     in_head: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Intent:
     """A change of task files that goes with a step of the ledger, kept until both are made.
 
@@ -515,7 +515,7 @@ class Inbox(Protocol):
         """The lines left, oldest first, each only once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeadRun:
     """A run of this clone whose processes are gone: what it was granted, and what it bound.
 

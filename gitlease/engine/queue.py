@@ -75,7 +75,7 @@ class WhyNot(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """A task in the queue. ``why_not`` is None if the caller may claim it.
 
@@ -110,7 +110,7 @@ class Carried(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Carry:
     """A resource that a person has: by the task's file, by a lease, or both.
 
@@ -125,7 +125,7 @@ class Carry:
     by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueueContext:
     """An actor, and the records of a ledger at one moment.
 

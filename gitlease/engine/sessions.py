@@ -21,7 +21,7 @@ EVENTS_SEARCHED = 500  # for who claimed what a session renewed
 AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OwnSession:
     """A session of the caller's person, with its live leases; ``current``: the caller's own.
 
@@ -41,7 +41,7 @@ class OwnSession:
         return min(view.expires_at for view in self.leases)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SessionsReading:
     """The sessions of the caller's person that hold anything, by name."""
 

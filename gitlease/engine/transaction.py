@@ -91,7 +91,7 @@ def noting_id(actor: Actor) -> str:
     return fresh_id("" if actor.session else WORD)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """A step that was carried out: what it came to, on which head, at which instant."""
 
@@ -100,7 +100,7 @@ class Step:
     moment: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wish:
     """Claims that whoever has the turn may make, all or none, and since when that is asked."""
 

@@ -40,7 +40,7 @@ from gitlease.engine.ports import Snapshot
 from gitlease.engine.wait import HeadWatcher
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeaseEvent:
     """One event: ``at`` in wall-clock milliseconds, by its writer's clock.
 
@@ -56,7 +56,7 @@ class LeaseEvent:
     lease: Lease | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerAt:
     """One state of a ledger at one moment; ``ledger`` is None if there is none."""
 
@@ -287,7 +287,7 @@ MOST_STEPS = 2_000  # between two looks that are told one by one
 ENDED = {"released": State.RELEASED, "revoked": State.REVOKED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WatchEvent:
     """Something that happened to a lease, or that made a resource available.
 

@@ -28,7 +28,7 @@ STEPS = 2_000  # reported one by one, between two looks and from history
 LAPSED, GAP = "lapsed", "gap"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FollowedEvent:
     """An event and its number; a lapse has its lease, and no number.
 

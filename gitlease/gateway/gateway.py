@@ -504,7 +504,7 @@ class _Layers:
         self.opened, self.lock = dict[str, Gateway](), Lock()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _SeenLease:
     """A lease's record, and since when this gateway has seen it."""
 

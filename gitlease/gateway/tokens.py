@@ -44,7 +44,7 @@ _ID = r"[0-9a-f]{8}"
 _HASH = r"[0-9a-f]{64}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Token:
     """A token without its secret. Times are wall-clock milliseconds; None: it never expires."""
 

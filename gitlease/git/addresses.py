@@ -33,7 +33,7 @@ _FOR_A_SHELL = re.compile(r"[$`;|&<>(){}*?\n]")
 _GIT_FOLDERS = ("/.git", "", ".git/.git", ".git")  # in the order in which git tries them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """A repository on a host. ``in_home``: its path begins at the home of ``user``."""
 

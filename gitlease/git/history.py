@@ -43,7 +43,7 @@ _INDEX = ("-c", "index.sparse=false", "diff-index", "--cached", "--ita-invisible
 RENAMES, NO_RENAMES = ("-M", "-l1000"), ("--no-renames",)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Changed:
     """One changed path, relative to the root, with surrogates if it is not UTF-8.
 

@@ -78,7 +78,7 @@ class Presence(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MainFile:
     """One file of the main branch: ``data`` if it is known, ``why`` for people if it is unknown."""
 
@@ -90,7 +90,7 @@ class MainFile:
 ABSENT = MainFile(Presence.ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MainBranch:
     """The default branch of a remote as far as it is known here.
 

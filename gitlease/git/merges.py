@@ -50,7 +50,7 @@ _CHECKOUT = ("-c", "core.hooksPath=/dev/null", "-c", "core.sparseCheckout=false"
 _ATTRIBUTES = ":(glob)**/.gitattributes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GitMerge:
     """git's own merge: its tree, which git finds with ``env``, and the conflicting paths."""
 

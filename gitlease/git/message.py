@@ -26,7 +26,7 @@ _SCISSORS = re.compile(rb". -+ >8 -+\s*")
 _AUTO = frozenset(c.encode() for c in "#;@!$%^&|:")  # what core.commentChar = auto chooses from
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MessageReading:
     """The parts of a message that git drops: comment lines, and all below ``scissors``."""
 

@@ -239,7 +239,7 @@ REPLACES = (Became.FORCED, Became.DELETED)
 UPDATE, NEW, DELETE, LEDGER = "update", "new", "delete", "ledger"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Push:
     """One ref of the remote in a push. ``kind`` is update, new, delete or ledger.
 

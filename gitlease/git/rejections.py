@@ -23,7 +23,7 @@ class Rejection(Enum):
     REFUSAL = "refusal"  # rights, rules and hooks: only a change of those helps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownWords:
     """A row of the table: a pattern, in any case, and what it means.
 

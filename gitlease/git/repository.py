@@ -35,7 +35,7 @@ _QUESTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConfigEntry:
     """One value of git's configuration and where it was set, for messages."""
 
@@ -96,7 +96,7 @@ def _canonical(key: str) -> str:
     return f"{section.lower()}.{subsection}{dot}{name.lower()}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ways:
     """How git reaches a remote: ``word`` is a URL that leads fetches and pushes alike to where git
     pushes; ``fetch`` is the URL that others read, as configured.
@@ -122,7 +122,7 @@ class Ways:
         return self.word if self.is_one else self.fetch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Repository:
     """The user's repository, and the folder in it in which the command was started.
 

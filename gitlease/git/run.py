@@ -29,7 +29,7 @@ SAID = 256 * 1024  # bytes kept of the beginning of standard error, and of its e
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GitResult:
     """The outcome of a git process. ``timed_out`` means that it was killed at its limit.
 
@@ -360,7 +360,7 @@ def working_parent() -> tuple[int, str]:
     return 0, ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Process:
     """A process that runs. ``started`` is as ``started_at`` has it."""
 
@@ -520,7 +520,7 @@ def _ps(words: list[str]) -> list[str]:
 # --- the git that a hook runs under: it does not say itself whether a commit is amended -----------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommitWords:
     """The options of ``git commit`` that git keeps from its hooks."""
 

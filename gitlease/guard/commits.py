@@ -33,7 +33,7 @@ from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 MAX_READ = 2_000  # task files of one change; the others count by their names alone
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskTouched:
     """A changed task file at ``path``, with its task before and after.
 
@@ -115,7 +115,7 @@ def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Side:
     file: str
     blob: str
@@ -197,7 +197,7 @@ _QUIET = ("--no-walk=unsorted", "-s", "-z", "--no-show-signature", "--no-notes",
 _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CommitFacts:
     """The facts of one commit. Times are the milliseconds at which its seconds begin.
 

@@ -24,7 +24,7 @@ MENTIONED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Discard:
     """A command that discards work, and the folder in which it runs.
 

@@ -46,7 +46,7 @@ from gitlease.settings.schema import Tasks
 MADE_UNDER = "made under"  # a kind of notes: trailers that commits do not have, by their ids
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HookWorktree:
     """The user's work tree in a git hook, read with git in the environment of the hook.
 
@@ -275,7 +275,7 @@ class HookWorktree:
 BLOCK, WARN, OFF = "block", "warn", "off"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HookDecision:
     """The outcome of a hook. ``blocked``: git must stop.
 

@@ -129,7 +129,7 @@ LONGEST_MARKER = 86_400  # seconds that a marker holds, where nothing says when 
 MOST_PLACES = 50  # where tasks are: of more of them gitlease itself thinks
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Origin:
     """The sources of a marker: whom the environment names, and the files of settings.
 

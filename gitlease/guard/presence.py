@@ -45,7 +45,7 @@ SIGN_EVERY = 30  # seconds after which another sign of a session is noted
 BY_PLACE = "worktree:"  # sessions that are named after the work tree
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Present:
     """A session in a work tree. ``since`` is in seconds since the epoch.
 
@@ -214,7 +214,7 @@ def _name(git_dir: str, key: str) -> str:
     return f"{os.path.realpath(git_dir)}\0{key}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SharedTree:
     """The other live sessions in a work tree; ``way_out`` is a command that adds another one."""
 
@@ -290,7 +290,7 @@ def note_agent(
 SERVERS = "servers"  # a kind of notes, by process
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolServer:
     """A tool server of a host process. ``leases`` has the session of each lease that it claimed.
 

@@ -29,7 +29,7 @@ from gitlease.core.ledger import Notice
 from gitlease.core.resources import Resource, fold, scopes_overlap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CachedLedger:
     """The live leases of one layer as they were ``received``, for hooks that have no time.
 
@@ -50,7 +50,7 @@ class CachedLedger:
     doubt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IdleMarker:
     """The times until which a shim need not ask: seconds since the epoch, 0 for never.
 
@@ -66,7 +66,7 @@ class IdleMarker:
     below: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unreachable:
     """A failure to reach the remote: when, and git's reason."""
 
@@ -74,7 +74,7 @@ class Unreachable:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Started:
     """A task that becomes one of work in progress, with the names of its assignees as written."""
 
@@ -83,7 +83,7 @@ class Started:
     after: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StagedChange:
     """The paths that a commit touches, the tasks that it starts, and unreadable task files."""
 
@@ -92,7 +92,7 @@ class StagedChange:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PushedWork:
     """The paths touched by the commits that a push would bring or take away.
 
@@ -137,7 +137,7 @@ def renew_at(lease: Lease) -> int:
     return lease.renewed_at + lease.duration_ms // THIRD
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Touched:
     """A path that a change touches, relative to the root; a rename touches both of its paths.
 
@@ -169,7 +169,7 @@ class Touched:
         return not lease.same_holder(actor) and any(same_person(lease.holder, x) for x in people)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GuardFinding:
     """A touched path that is covered by somebody's lease; ``commit`` is the id of one of a push."""
 
@@ -184,7 +184,7 @@ class GuardFinding:
         return f"{self.path} (commit {self.commit[:10]})" if self.commit else self.path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PushedCommit:
     """A commit of a push: the paths it touches, the grants it names, and when it was committed.
 
@@ -217,7 +217,7 @@ def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
     return Reach(folders, files), frozenset(name for path in touched for name in path.tasks)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Viewpoint:
     """An actor's view of leases, by the policy of their ledger, at one moment."""
 
@@ -409,7 +409,7 @@ DAMAGE_SHOWN = 3
 BLIND = "the leases could not be checked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GuardReport:
     """The findings of one check. ``views`` has the leases by their ids.
 

@@ -106,7 +106,7 @@ def with_ours(agent: Agent, data: Json, *, keep: bool) -> Json:
 # --- files of people --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentFile:
     """A file that may have our entries: its name for people, and its real path."""
 
@@ -116,7 +116,7 @@ class AgentFile:
     linked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileDone:
     """The result for one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
 
@@ -245,7 +245,7 @@ def write_json(
 # --- hooks ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Installed:
     """The events that a file has our hooks for, and those missing or outdated."""
 
@@ -355,7 +355,7 @@ def _member(data: Any, *names: str) -> Any:
 # --- gitlease agent ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentSetup:
     """The results for a host's files, and the hooks that are there now.
 
@@ -467,7 +467,7 @@ PASSED_ON = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GITLEASE_SESSION")
 AROUND_TABLE = (b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Registered:
     """The server as a file has it: the command, and the names of variables to pass on.
 
@@ -479,7 +479,7 @@ class Registered:
     ours: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerSetup:
     """The result for the file in which a host looks for MCP servers, and the server there now."""
 

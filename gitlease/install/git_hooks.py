@@ -29,7 +29,7 @@ from gitlease.install.hook_places import HookPlace, SectionForm, Way
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HookChange:
     """A planned change of a file or of a setting: in words, and the function that makes it."""
 
@@ -39,7 +39,7 @@ class HookChange:
     quiet: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Changes to make, ``lines`` for a person to add, and notes. ``where`` is written to."""
 
@@ -305,7 +305,7 @@ OFF = "not executable"
 _ANSWER = re.compile(rf"^{places.ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HookState:
     """One hook of git. ``live``: git calls us in it. ``proven``: the probe just showed that.
 

@@ -49,7 +49,7 @@ class SectionForm(Enum):
     CHAIN = "chain"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlacedSection:
     """A section that was found in a file, from byte ``start`` up to ``end``."""
 
@@ -213,7 +213,7 @@ class Way(Enum):
     OUTSIDE = "a folder outside"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HookPlace:
     """The place of this clone's hooks. ``folder`` is where git looks for hook files.
 

@@ -41,7 +41,7 @@ class HookForm(Enum):
     PART = "part"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlacedHook:
     """A hook file of ours: its form, and the gitlease that it starts."""
 
@@ -147,7 +147,7 @@ class HookHost(Enum):
     GITLAB = "GitLab's custom_hooks"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerPlace:
     """The place of the hook of a bare repository."""
 
@@ -156,7 +156,7 @@ class ServerPlace:
     form: HookForm
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerDone:
     """The changes, and notes for a person."""
 
@@ -397,7 +397,7 @@ def _set(repository: Repository, key: str, values: Sequence[str], changes: list[
 # --- status -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ServerState:
     """The hook of one bare repository. ``proven``: the probe just showed that git calls it.
 

@@ -299,7 +299,7 @@ class PushRefused(Denied):
         return rejection_in(self.message) is Rejection.RACE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PushAnswer:
     """The outcome of a push: ``pushed``, ``up_to_date``, or ``would_push`` of a dry run.
 

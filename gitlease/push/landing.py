@@ -94,7 +94,7 @@ class CheckFailed(GitleaseError):
     code: ClassVar[str] = "violations"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LandOptions:
     """``base`` is the branch to land on; None: the remote's main branch.
 
@@ -111,7 +111,7 @@ class LandOptions:
     push: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Landed:
     """``commit`` is the task's last one on the branch ``base`` of ``remote``.
 

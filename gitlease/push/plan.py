@@ -45,7 +45,7 @@ JUDGED = "GITLEASE_PUSHING"
 """Names, in the environment of hooks, the remote of a push that ``gitlease push`` itself judges."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PushRequest:
     """A push in the words of ``git push``.
 
@@ -67,7 +67,7 @@ class NotAtomic(Denied):
     """The remote cannot move several refs at once, or none of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedPush:
     """A push to ``remote`` as it would go now; ``refs`` has every ref, also those that stay.
 

@@ -44,7 +44,7 @@ def listed(files: Sequence[str]) -> str:
     return ", ".join(map(printable, files[:NAMED])) + more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommitData:
     """A commit: its tree, its parents, the bytes of its author's line and of its message.
 

@@ -65,7 +65,7 @@ MOST_HANDLES = 253  # that Linux passes at once
 LONGEST_ORDER = 64 * 1_048_576
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessGroup:
     """The processes of a command.
 
@@ -157,7 +157,7 @@ def wait_readable(handles: Iterable[int], seconds: float) -> set[int]:
     return {handle for handle, _ in poll.poll(max(0.0, seconds) * 1_000)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CommandOrder:
     """A command to start. ``group`` is the process group to join, 0 for one of its own.
 

@@ -61,7 +61,7 @@ class OutOfTime(SystemExit):
     """Out of ``HURRY``. A SystemExit, so that nothing on the way handles it as a fault."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRequest:
     """A command to run under leases, and the terms of that.
 
@@ -132,7 +132,7 @@ def claim_to_run(
         raise
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LeasedCommand:
     """A command, what was claimed for it, and the record of its run as it begins."""
 
@@ -499,7 +499,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ran:
     """The result of a run: its end, how many leases ended completed, what it released."""
 

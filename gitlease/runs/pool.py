@@ -70,7 +70,7 @@ COUNTED = 2.0  # seconds between two counts of the tasks that are left, while it
 PATIENCE = 600.0  # seconds without an answer after which a pool gives up, unless it is for ever
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobEnd:
     """The result of a job, as in a ``RunRecord``, and the command's status, if it had one."""
 
@@ -124,7 +124,7 @@ class Job:
             os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolLimits:
     """``jobs`` at once; none more once ``max_failures`` tasks failed, or ``budget`` were taken."""
 
@@ -134,7 +134,7 @@ class PoolLimits:
     forever: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PoolEvent:
     """``started``, ``ended``, ``left_alone``, ``idle``, ``enough``, ``trouble`` or ``warning``."""
 
@@ -290,7 +290,7 @@ AGAIN = 60.0  # seconds until a task that was passed over is tried again
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolRequest:
     """The command of a pool, in ``worktrees`` that begin at ``base`` or the main branch.
 
@@ -532,7 +532,7 @@ class PoolTaker:
             self._warn(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolRan:
     """The number of tasks by result, and the signal that had the running ones stopped.
 

@@ -64,7 +64,7 @@ LOST, STOPPED, WAITING = "lost", "stopped", "waiting"
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[^\[\]])?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """The record of a run. Times are wall-clock milliseconds.
 

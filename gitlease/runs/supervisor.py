@@ -68,7 +68,7 @@ def early_by(grace: int) -> Callable[[Hold], int]:
     return lambda hold: grace + early_ms(hold)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Ended:
     """The end of a run. ``status`` is the command's own; None if it could not be ended.
 

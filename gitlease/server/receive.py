@@ -64,7 +64,7 @@ _LAYER = re.compile(r"[a-z0-9_-]{1,64}")
 _NAMESPACE = re.compile(r"(?:refs/namespaces/[^/]+/)+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RefMove:
     """One ref of a push, with its full old and new ids, ``""`` for none.
 
@@ -129,7 +129,7 @@ SECONDS = 60.0  # for a list of all refs
 _FORM = "--format=%(refname)%00%(objectname)%00%(symref)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerRefs:
     """The ids of some refs, by their full names. ``space`` is the namespace of this push.
 
@@ -453,7 +453,7 @@ AGAIN = "push again"
 UNJUDGED = "the server's administrator has to repair gitlease there: it accepts nothing unjudged"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Refusal:
     """Why a ref may not move: the rule that it breaks. ``ref`` is ``""`` for the whole push."""
 
@@ -463,7 +463,7 @@ class Refusal:
     hints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PushVerdict:
     """The outcome of a push. ``blocked``: git must refuse all of it."""
 

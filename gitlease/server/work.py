@@ -127,7 +127,7 @@ class _Enough(Exception):
     """There are FINDINGS that block."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Group:
     """Commits that are judged alike: for these ``paths`` only (None: all), as made under grants."""
 
@@ -136,7 +136,7 @@ class _Group:
     grants: frozenset[Named] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _NamedTasks:
     """The tasks of a commit by some settings: paths and names, all of them and those not done."""
 

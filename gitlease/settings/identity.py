@@ -25,7 +25,7 @@ AGENT_DIGITS = 8
 CONTINUED = "continued"  # a kind of notes: by conversation the session that it continues
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Identity:
     """The resolved actor, and in words where holder and session came from.
 
@@ -177,7 +177,7 @@ MCP_EDITS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentHook:
     """One entry: the agent's name of the event, ours, the matcher, and the timeout in seconds."""
 
@@ -187,7 +187,7 @@ class AgentHook:
     timeout: int = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Agent:
     """A coding agent.
 

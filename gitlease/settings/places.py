@@ -54,7 +54,7 @@ Values = Mapping[str, Any]
 """The values of ``PLACE``, by their keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MainPlace:
     """What the default branch says of the ledger; ``name`` is what people call that branch."""
 
@@ -64,7 +64,7 @@ class MainPlace:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UsedPlaces:
     """The places that this clone has used, as they stand in ``place.json``.
 
@@ -81,7 +81,7 @@ class UsedPlaces:
     is_kept: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Located:
     """The settings of a clone with the place of its ledger decided; ``asked`` are those before.
 

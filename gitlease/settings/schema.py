@@ -37,7 +37,7 @@ Reader = Callable[[str, str], Any]
 """Reads a text; the second argument names the setting in the UsageError it raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Found:
     """A value that was set, read and checked, and where."""
 
@@ -54,7 +54,7 @@ class Form(Enum):
     LISTS = "a mapping of lists"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Key:
     """One setting. ``members`` are the keys that a mapping may have (none given: any).
 
@@ -377,7 +377,7 @@ BUILT_IN = "built-in"
 DEFAULT_REMOTE = "origin"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setting:
     """One effective setting as people write it (durations like ``15m``), and where it is set."""
 
@@ -386,7 +386,7 @@ class Setting:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tasks:
     """How task files look. ``required`` is None where nobody decided: true when there are any.
 
@@ -409,7 +409,7 @@ class Tasks:
         return f"{self.commit_prefix} {text}" if self.commit_prefix else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of this command. Durations are whole seconds; ``table`` tells the sources."""
 
@@ -575,7 +575,7 @@ def refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) ->
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Location:
     """The place of the ledger: a remote (its ``name``, when it has one) or, without ``url``, here.
 

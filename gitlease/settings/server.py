@@ -44,7 +44,7 @@ _EMAIL = re.compile(r"[^\s@<>]+@[^\s@<>]+")
 TRUSTED = ("system", "global", "local", "worktree")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerSettings:
     """The settings of one bare repository. ``identity`` is a variable's name, None for nobody.
 

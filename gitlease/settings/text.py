@@ -296,7 +296,7 @@ _DIGITS = [*"123456789"]
 _OWN_KEYS = {"project_name", "statuses", "default_status", "task_prefix", "date_format"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SuggestedSettings:
     """The text of a settings file for a project.
 

@@ -43,7 +43,7 @@ def name_url(url: str) -> str:
     return f"name the repository whose ledger everybody uses: git config lease.remote {quote(url)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteFacts:
     """The remote of a ledger, by the settings of a clone.
 

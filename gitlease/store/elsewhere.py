@@ -18,7 +18,7 @@ from gitlease.store.state import Known, StateFolder
 CHANGES = ("pending", "edges")  # folders of changes that are on their way
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OtherPlaces:
     """The other places of a clone.
 

@@ -78,7 +78,7 @@ PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NewPlace:
     """Where a ledger goes on that was moved: what ``RefLedgerStore`` needs to use it there."""
 

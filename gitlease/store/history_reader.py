@@ -19,7 +19,7 @@ MAX_STEPS = 200_000
 MAX_EVENTS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LedgerHistory:
     """A part of a ledger's history: its ``events`` up to now, the oldest first.
 

@@ -263,7 +263,7 @@ def read_lease(data: bytes) -> Lease:
 # --- notes, notices and tickets ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """Files of what there is for one owner: a resource's notes or tickets, a person's notices.
 

@@ -46,7 +46,7 @@ _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError,
 _busy: dict[str, threading.Thread] = {}  # who of this process is busy with a file of a journal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
     """The last known head, and since when this clone has seen what it holds.
 
@@ -256,7 +256,7 @@ class StateFolder:
 # --- what is on its way ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JournalEntry:
     """A change on its way. ``is_own``: this thread has put it there; ``written`` is in ns."""
 
@@ -401,7 +401,7 @@ FORM = f"leases 4 {ROW_SHAPE}".encode()
 MAX_ROWS = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeptLeases:
     """Live leases of one state of a ledger, and the records in its tree that cannot be read."""
 

@@ -25,7 +25,7 @@ class CopyLost(HeadGone):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Move:
     """The ledger of a layer moves from the version that is expected (``""``: none) to a new one.
 

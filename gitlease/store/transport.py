@@ -116,7 +116,7 @@ class Watched:
     ref = tip = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Remote:
     """A place to push to and fetch from, as git understands it: a URL or a path.
 

@@ -548,7 +548,7 @@ _TREE, _PARENT = re.compile(rb"tree " + _ID), re.compile(rb"parent " + _ID)
 _COMMITTER = re.compile(rb"\ncommitter [^\n]*> (\d{1,15}) [+-]\d{4}(?:\n|$)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerCommit:
     """A commit of a ledger. ``time`` is in seconds since the epoch, as whoever made it says.
 

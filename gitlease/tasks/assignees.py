@@ -18,7 +18,7 @@ from gitlease.settings.text import letters
 MOST_COMMITS = 2_000  # whose authors are looked at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoundPeople:
     """``people`` has a name for each email, ``handles`` says that all others are @localpart.
 

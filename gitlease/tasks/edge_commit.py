@@ -41,7 +41,7 @@ _PLAIN_INDEX = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IndexEntry:
     """A file in HEAD's tree or in the index; ``flag`` is how ``git ls-files -v`` marks it."""
 
@@ -260,7 +260,7 @@ TRIES = 5
 _KINDS = {"120000": "a symbolic link", "160000": "a submodule", "040000": "a folder"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Plan:
     """The new contents by file that HEAD (``made``) or the index lacks, and what is there."""
 

@@ -46,7 +46,7 @@ class Section(Enum):
     FREE = "free"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardRow:
     """A lease, or a task without one. Texts are empty where there is nothing to show.
 
@@ -82,7 +82,7 @@ class BoardRow:
         return f"{self.resource.key} {fold(self.scope)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NewsItem:
     """A recent event; ``loss``: somebody lost a lease."""
 
@@ -98,7 +98,7 @@ class NewsItem:
         return f"{self.at} {self.what} {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardView:
     """A board at one moment. ``changes_at`` is when time alone will change it.
 

@@ -637,7 +637,7 @@ def work_verb(
     return Result(body={}, value=(ran, tuple(ended)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkEvent:
     """An event of a pool.
 

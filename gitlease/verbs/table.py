@@ -262,7 +262,7 @@ class DoorOfClone(Door, Protocol):
         time.sleep(seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of values: how one is read, its JSON schema, its type in Python.
 
@@ -285,7 +285,7 @@ class Kind:
     bare: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Parameter:
     """A parameter: declared once, as metadata of the annotation in a verb's signature.
 
@@ -534,7 +534,7 @@ class Whole(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
     """Rows of an answer under headings; ``styles`` has the style of each row on a terminal."""
 
@@ -544,14 +544,14 @@ class Table:
     otherwise: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Details:
     """Names with their values; those without one are not shown."""
 
     rows: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """The answer of a verb: the contract's JSON, lines for people, and what to call next.
 
@@ -591,7 +591,7 @@ def changed(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
 
@@ -647,7 +647,7 @@ class DeclaredVerb:
         return self.only_reads(given) and not own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Called:
     """A call of a verb, with its values as hints have them.
 
@@ -774,7 +774,7 @@ class Fault(GitleaseError):
     code: ClassVar[str] = INTERNAL
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Code:
     """Exit status, HTTP status, and the meaning, which is its line in the help of verbs."""
 

@@ -269,7 +269,7 @@ SHOWN = 20  # known words listed in a message
 _BETWEEN = re.compile(r"[\s_-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Status:
     """A status word of task files, and its meaning; ``is_role`` if it was typed as that."""
 

@@ -34,7 +34,7 @@ from gitlease.wiring.ledger import open_place
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentContext:
     """The services of an agent's hooks in a repository, and the session that they speak as.
 
@@ -167,7 +167,7 @@ def is_pending(workspace: Workspace, session: str, number: str) -> bool:
     return pending and session not in live_sessions(common, now=now)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSession:
     """A workspace in the session that a tool server speaks in, and in that which its host named."""
 
@@ -321,7 +321,7 @@ def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentSessions:
     """``own`` is the session of the hooks, if the host or a setting names one.
 

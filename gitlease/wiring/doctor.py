@@ -93,7 +93,7 @@ _IN_GIT = re.compile(r"git config \((system|global|local|worktree): [^)]*\) ([\w
 _IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Diagnosis:
     """A finding of a check; ``fix`` is the command that mends it. ``mend`` may say what it did."""
 

@@ -19,7 +19,7 @@ from gitlease.wiring.ledger import LedgerPlace, open_place
 LONGEST_PUSH = 600.0  # seconds for which the end of a push is waited for
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HookContext:
     """The services of a hook of git."""
 

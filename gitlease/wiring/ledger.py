@@ -99,7 +99,7 @@ def open_place(
     return LedgerPlace(repository, settings, location, layer, store, located=located)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LedgerPlace:
     """The place of a layer's ledger by the settings of one clone.
 

@@ -11,7 +11,7 @@ import pytest
 from gitlease.core import dataclass, field, replace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Base:
     """A field of each kind."""
 
@@ -21,7 +21,7 @@ class Base:
     items: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Below(Base):
     """With one more."""
 
@@ -46,7 +46,7 @@ def test_wrong_arguments_and_changes_are_refused() -> None:
         lambda: Base("a", **{"name": "b"}),  # type: ignore[arg-type]
         lambda: Below("a", 1, [], 4),  # type: ignore[call-arg]
         lambda: replace(Base("a"), other=1),  # type: ignore[call-arg]
-        lambda: dataclass(frozen=True, slots=False)(Base),
+        lambda: dataclass(frozen=False)(Base),
     ]
     for make in makers:
         with pytest.raises(TypeError):
@@ -59,7 +59,7 @@ def test_wrong_arguments_and_changes_are_refused() -> None:
     assert replace(one, name="b") == Base("b")
     with pytest.raises(TypeError, match="default_factory"):
 
-        @dataclass(frozen=True, slots=True)
+        @dataclass(frozen=True)
         class Shared:
             items: list[int] = []  # noqa: RUF012
 
@@ -75,3 +75,9 @@ def test_the_standard_library_takes_them() -> None:
             assert name == "a"
         case _:
             pytest.fail("not matched")
+
+
+def test_no_class_claims_slots_that_it_does_not_have() -> None:
+    with pytest.raises(TypeError):
+        dataclass(frozen=True, slots=True)(Base)
+    assert not hasattr(Below, "__slots__")

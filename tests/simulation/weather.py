@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitlease.core import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Weather:
     """How bad it is. Probabilities are of one request, one command or one disturbance.
 

@@ -30,7 +30,7 @@ from gitlease.verbs.table import LEASE_EXITS, TABLE, Door, Result, verb
 
 
 # 1. The operation.
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Shout(Operation):
     """Leaves a note in capitals."""
 

@@ -272,7 +272,7 @@ def held_error(
 ABANDONED = "it was abandoned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Decision:
     """A claim that nothing stands against, and what it displaces.
 

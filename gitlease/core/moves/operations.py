@@ -19,7 +19,7 @@ MAX_PATHS = 64
 MAX_PATHS_LENGTH = 8_192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Operation:
     """Base of all: a fresh random id, and who asks."""
 
@@ -27,7 +27,7 @@ class Operation:
     actor: Actor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Create(Operation):
     """Makes the ledger where there is none."""
 
@@ -35,7 +35,7 @@ class Create(Operation):
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim(Operation):
     """Takes a lease, or renews the caller's own live one.
 
@@ -76,7 +76,7 @@ class Claim(Operation):
         return self.takeover or self.abandoned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pick(Operation):
     """Makes the first of these claims that nothing stands against; all have this operation's id.
 
@@ -91,7 +91,7 @@ class Pick(Operation):
     named: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grant:
     """One grant of a lease, distinguished from all others by the nonce ``lease_id``."""
 
@@ -107,7 +107,7 @@ def grant_of(lease: Lease) -> Grant:
     return Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Renew(Operation):
     """The heartbeat: expiry becomes now + TTL. No resource means everything of the session.
 
@@ -120,7 +120,7 @@ class Renew(Operation):
     grants: tuple[Grant, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Extend(Operation):
     """Stretches to at least now + ``seconds``, capped to the policy's maximum."""
 
@@ -129,7 +129,7 @@ class Extend(Operation):
     scope: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Release(Operation):
     """Drops one's lease; with nothing to drop it succeeds all the same.
 
@@ -142,7 +142,7 @@ class Release(Operation):
     assigned: tuple[Assignee, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Unassign(Operation):
     """Ends the caller's assignment to a task that only its file has: no record changes.
 
@@ -152,7 +152,7 @@ class Unassign(Operation):
     resource: Resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Park(Operation):
     """Parked a lease for a later run of its holder: only older versions wrote it.
 
@@ -166,7 +166,7 @@ class Park(Operation):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EndSession(Operation):
     """Gives back leases of the caller's runs: exactly these grants, if still theirs.
 
@@ -179,7 +179,7 @@ class EndSession(Operation):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOut(Operation):
     """Expires leases of the caller's runs now: exactly these grants, if still theirs.
 
@@ -191,7 +191,7 @@ class RunOut(Operation):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Bind(Operation):
     """Binds the unbound leases of the caller's person on these resources to the session."""
 
@@ -199,7 +199,7 @@ class Bind(Operation):
     scope: str = WHOLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Unbind(Operation):
     """Unbinds exactly these grants from the run that bound them.
 
@@ -209,7 +209,7 @@ class Unbind(Operation):
     grants: tuple[Grant, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Complete(Operation):
     """Finishes: the lease ends ``completed``, and most claims are refused from then on.
 
@@ -224,7 +224,7 @@ class Complete(Operation):
     held_only: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Revoke(Operation):
     """Ends someone else's lease: for admins, with a reason."""
 
@@ -234,7 +234,7 @@ class Revoke(Operation):
     expect_holder: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Retirement:
     """Records of one resource to clean up, and the ``reason`` that their holders are told.
 
@@ -251,14 +251,14 @@ class Retirement:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Retire(Operation):
     """Cleans up lapsed leases, never live ones: one operation for many resources."""
 
     items: tuple[Retirement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AddNote(Operation):
     """Leaves a note for the next holder; ``to_holder``: and word of it to whoever holds it now."""
 
@@ -267,7 +267,7 @@ class AddNote(Operation):
     to_holder: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TakeTicket(Operation):
     """Stands in line for several resources at once, or stays there for longer.
 
@@ -282,7 +282,7 @@ class TakeTicket(Operation):
     since: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeaveTicket(Operation):
     """Leaves the line: with no ticket there it succeeds all the same."""
 
@@ -290,26 +290,26 @@ class LeaveTicket(Operation):
     ticket: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SetPolicy(Operation):
     """Changes the policy: for admins once there are any."""
 
     changes: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Acknowledge(Operation):
     """Drops notices that their holder has been shown."""
 
     notices: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Barrier(Operation):
     """Changes nothing but the revision, so that an older undecided push can never land."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Restore(Operation):
     """Goes on from another past than the one that was seen.
 
@@ -322,19 +322,19 @@ class Restore(Operation):
     waits: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EndWait(Operation):
     """Ends the wait of a restored ledger: for admins, who have asked everybody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PutBack(Operation):
     """Writes down the caller's own leases that a restored ledger lacks, as their clone saw them."""
 
     leases: tuple[Lease, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MoveLedger(Operation):
     """Ends the ledger at this place, and names where it goes on: for admins once there are any.
 
@@ -345,14 +345,14 @@ class MoveLedger(Operation):
     to: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenMoved(Operation):
     """Goes on with a ledger at the place that its last step named, which must be ``at``."""
 
     at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DropRecord(Operation):
     """Removes a damaged record: for admins."""
 
@@ -402,7 +402,7 @@ def mark_claims_after_lapse(
     return tuple(map(marked, events))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """The result: ``leases`` as they are now (or as they ended), and those displaced.
 

@@ -30,7 +30,7 @@ class NotYourTurn(LeaseHeld):
     """It could be claimed, but for others who have waited for longer: ``waiting`` has tickets."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Place:
     """A place in the line: how many stand before it and behind, of those who want the same.
 

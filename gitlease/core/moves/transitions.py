@@ -74,7 +74,7 @@ MOVES: Mapping[type[Operation], Move] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Applied:
     """The result of a batch: ``results`` has an outcome or error per operation, in order.
 
@@ -193,7 +193,7 @@ class _Nothing:
 _LONG = 40 * 365 * 86_400 * MS  # milliseconds: longer than any lease
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepRecord:
     """The operations of one step, and what its writer alone could know of time.
 
@@ -240,7 +240,7 @@ class StepRecord:
         return Moment(now=now, seen=seen)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decided:
     """The result of operations on one state of a ledger, its time, and its step record."""
 
@@ -324,7 +324,7 @@ class Illegal(GitleaseError):
         self.rule = rule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pusher:
     """The pusher: the holders that they are, and how to call them. None: not known.
 

@@ -23,7 +23,7 @@ HELD = 5  # own leases listed at the start
 WARNED = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Blocked:
     """A path and the lease that covers it."""
 

@@ -44,7 +44,7 @@ class EventKind(Enum):
         return self in (EventKind.BEFORE_EDIT, EventKind.BEFORE_SHELL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AgentEvent:
     """One event. Missing texts are ``""``.
 
@@ -64,7 +64,7 @@ class AgentEvent:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Reply:
     """An answer: ``deny`` stops the tool, ``context`` is for the model, ``notice`` for people."""
 

@@ -162,7 +162,7 @@ def _fault(kind: EventKind, error: Exception) -> str:
 # --- each event -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _System:
     """The functions that open repositories and start processes, and the clock."""
 

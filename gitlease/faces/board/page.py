@@ -44,7 +44,7 @@ LOSS = ' class="loss"'
 REFRESH = 30  # seconds between reloads without a script
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PageView:
     """The view of a page: a filter, and the name of an opened resource."""
 

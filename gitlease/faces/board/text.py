@@ -37,7 +37,7 @@ LEAST = {"holder": 24, "why": 24, "where": 20, "title": 16}
 PLAINER = str.maketrans("━─·…", "=-|~")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Columns:
     """The widths of the parts of a row; 0: left out."""
 
@@ -51,7 +51,7 @@ class Columns:
     gap: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoardPart:
     """The head of a section, or the row of a ``key``; ``draw`` is called when it is visible."""
 
@@ -59,7 +59,7 @@ class BoardPart:
     draw: Callable[[], Iterable[Text]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OpenedResource:
     """A resource of the board with its notes and its last events, newest first."""
 

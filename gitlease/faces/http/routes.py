@@ -290,7 +290,7 @@ class GatewayDoor(Door):
 ApiAnswer = tuple[int, wire.Document, dict[str, str]]  # status, body, headers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApiRequest:
     """A request, with its body or query; ``check`` raises once it may not be carried out."""
 
@@ -421,7 +421,7 @@ LEASE, LEASES = "/v1/leases/{key}", "/v1/leases"
 Respond = Callable[[ApiRequest, GatewayDoor, dict[str, Any]], ApiAnswer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ApiRoute:
     """A route, its fields, and what answers with their values.
 

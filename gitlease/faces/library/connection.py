@@ -48,7 +48,7 @@ from gitlease.faces.library.methods import (
 from gitlease.verbs.table import Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GatewayEvent:
     """An event: its ``kind`` is that of the audit trail, ``lapsed``, or ``gap``.
 

@@ -282,7 +282,7 @@ KINDS: Mapping[str, type[GitleaseError]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Method:
     """A method that is a verb of the table, of the library at ``door``.
 

@@ -26,7 +26,7 @@ from gitlease.wiring.workspace import Setting
 Lease = LeaseView  # as programs know it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeftNote:
     """A note for the next holder of a resource."""
 
@@ -36,7 +36,7 @@ class LeftNote:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Briefing:
     """A briefing. ``entries`` are all tasks in the order of the queue.
 
@@ -60,7 +60,7 @@ QueueReading = Briefing
 QueueReading.__name__ = QueueReading.__qualname__ = "QueueReading"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LogEntry:
     """An entry of the audit trail: the operation (``kind``), by whom, and when by their clock.
 
@@ -79,7 +79,7 @@ class LogEntry:
     detail: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LedgerStatus:
     """The ledger at a glance. ``leases`` are those that may block others.
 
@@ -93,7 +93,7 @@ class LedgerStatus:
     leases: tuple[Lease, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WhoAmI:
     """Your identity in the ledger, and where holder and session come from."""
 
@@ -103,7 +103,7 @@ class WhoAmI:
     session_source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class InitResult:
     """The result of setting a repository up. ``settings_file`` is the written file, if any.
 
@@ -117,7 +117,7 @@ class InitResult:
     revision: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
     """The result of a command that ran under leases.
 
@@ -133,7 +133,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkResult:
     """The number of tasks by outcome, and the ended runs in order.
 
@@ -155,7 +155,7 @@ class WorkResult:
     waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardEntry:
     """A lease on the board, or a task without one.
 
@@ -182,7 +182,7 @@ class BoardEntry:
     pool: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardNews:
     """A recent event on the board, in words."""
 
@@ -192,7 +192,7 @@ class BoardNews:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Board:
     """Tasks and leases at a glance, by section, and recent events, newest first."""
 

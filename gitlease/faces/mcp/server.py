@@ -67,7 +67,7 @@ class ToolCaller(Door, Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LeaseTool:
     """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent.
 
@@ -449,7 +449,7 @@ LISTENERS = 128  # streams of notifications, each with a thread that follows the
 Asked = ServerRequestContext[Any, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AskedPlace:
     """Where a call acts, by its own arguments: in a ``layer``, and in a ``session``.
 
