@@ -270,7 +270,7 @@ def _acquired(
     path: str, timeout: float, soft: bool, on_wait: Callable[[], None]
 ) -> BaseFileLock | None:
     # Imported here: it takes as long as three starts of Python, which hooks need not pay.
-    from filelock import FileLock, SoftFileLock, SoftFileLockLifetimeWarning
+    from filelock import FileLock
 
     # filelock would make the folder, but not with the mode that the clone asks for.
     if not os.path.isdir(os.path.dirname(path)):
@@ -292,6 +292,8 @@ def _acquired(
     else:
         share(path)
         return lock
+    from filelock import SoftFileLock, SoftFileLockLifetimeWarning
+
     # filelock warns that two processes may have the lock at once after its lifetime: they may.
     warnings.simplefilter("ignore", SoftFileLockLifetimeWarning)
     lock = SoftFileLock(f"{path}{MARKER}", mode=mode, lifetime=MARKER_LIFETIME)

@@ -54,7 +54,7 @@ class RefsAt(MemoryRefs):
         return super().swap(named, work, on_start=on_start)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Elsewhere(OtherPlaces):
     """What a clone knows at its other places. ``last`` is the one that it used before."""
 

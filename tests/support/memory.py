@@ -67,7 +67,7 @@ class Fault(Enum):
     UNREACHABLE = "it never leaves this machine"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Broken:
     """A record that cannot be read: why, whose it is, and whether it would cover paths."""
 
@@ -76,7 +76,7 @@ class Broken:
     paths: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One version of a ledger: the records whole, and what its step was."""
 
