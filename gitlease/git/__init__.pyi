@@ -21,6 +21,8 @@ from gitlease.git.merges import merged as merged
 from gitlease.git.objects import BLOB as BLOB
 from gitlease.git.objects import COMMIT as COMMIT
 from gitlease.git.objects import DROPPED as DROPPED
+from gitlease.git.objects import SHA1 as SHA1
+from gitlease.git.objects import SHA256 as SHA256
 from gitlease.git.objects import TREE as TREE
 from gitlease.git.objects import Absent as Absent
 from gitlease.git.objects import GitObjects as GitObjects

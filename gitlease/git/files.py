@@ -176,7 +176,8 @@ def share(path: str, opened: int | None = None) -> None:
     with contextlib.suppress(OSError):  # it is another's, who has shared it
         place = path if opened is None else opened
         before = os.stat(place).st_mode
-        mode = (0 if bits & EXACT else stat.S_IMODE(before)) | (bits & 0o666)
+        writable = 0o666 if before & stat.S_IWUSR else 0o444  # as git: nobody writes to an object
+        mode = (0 if bits & EXACT else stat.S_IMODE(before)) | (bits & writable)
         # As git: a folder hands on its group, and whoever may read it may enter it.
         if stat.S_ISDIR(before):
             mode |= (mode & 0o444) >> 2 | stat.S_ISGID

@@ -7,8 +7,11 @@ format, starts in 3 ms, and reads tens of thousands of objects as fast as libgit
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import select
+import signal
 import stat
 import subprocess
 import threading
@@ -20,9 +23,12 @@ from gitlease.git.files import Unreadable
 from gitlease.git.repository import OFFLINE, Repository, as_entry, is_id
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
+SHA1, SHA256 = 20, 32  # bytes of an object's id
 FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's entries
 ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 DROPPED = 1024 * 1024  # bytes that are sooner read to nobody's use than another process is started
+
+ANSWERED = 15.0  # seconds in which git answers, or goes on with its answer
 
 _ENTRIES = rb"(?s)([0-7]{1,6}) ([^\0]*)\0(.{%d})"  # by the bytes of an id
 # Until they have ended: Python might finalise the process of a reader before the reader.
@@ -65,89 +71,28 @@ class WritableObjects(GitObjects, Protocol):
         """Add an object; return its id."""
 
 
-class PipedObjects:
-    """The objects of a repository by one long-running ``git cat-file``.
+class PipedGit:
+    """One long-running git that answers questions about a repository: ``git WORDS``.
 
-    ``environ`` is that of the process, and may name further places of objects. ``proven``: the
-    bytes of an object have to have its id, or it counts as absent.
+    ``environ`` is that of the process. One thread at a time may use it, with ``_lock``.
     """
 
-    def __init__(self, git_dir: str, environ: Mapping[str, str], *, proven: bool = True) -> None:
-        self._git_dir, self._environ, self._proven = git_dir, environ, proven
+    _signal = signal.SIGKILL
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str], *words: str) -> None:
+        self._git_dir, self._environ, self._words = git_dir, environ, words
         self._process: subprocess.Popen[bytes] | None = None
         self._pid, self._lock = 0, threading.Lock()
+        self._ahead = bytearray()  # of its output, and not asked for yet
 
     def __del__(self) -> None:
         self._close()
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        if not is_id(id):
-            raise Absent
-        data = self.named(id, kind, limit)
-        if self._proven and object_id(kind, data, len(id) // 2)[0] != id:
-            with self._lock:
-                self._close()
-            raise Absent
-        return data
-
-    def named(self, name: str, kind: str, limit: int) -> bytes:
-        """The bytes of an object by a name like ``ref:path``. Raises Unreadable."""
-        # git would answer twice, the second time to the next question.
-        if "\n" in name:
-            raise Absent
-        with self._lock:
-            try:
-                data = self._answer(self._running(), name, kind, limit)
-            except (OSError, ValueError, IndexError):  # it has ended, as at a damaged object
-                data = None
-            except BaseException:
-                self._close()  # the rest of its output would answer a later question
-                raise
-            if isinstance(data, Unreadable):
-                raise data
-            if data is None:
-                self._close()
-                raise Absent
-            return data
-
-    def has(self, name: str) -> bool:
-        """Return whether there is an object with a name like ``ref:path``."""
-        try:
-            self.named(name, TREE, 0)
-        except Unreadable as why:
-            return not isinstance(why, Absent)
-        return True
-
-    def _answer(
-        self, process: subprocess.Popen[bytes], name: str, kind: str, limit: int
-    ) -> bytes | Unreadable | None:
-        if process.stdin is None or process.stdout is None:
-            raise ValueError("the process has no pipes")
-        process.stdin.write(os.fsencode(name) + b"\n")
-        process.stdin.flush()
-        line = os.fsdecode(process.stdout.readline()).rstrip("\n")
-        if line == f"{name} missing":
-            return Absent()
-        id, type, number = line.split(" ")
-        size = int(number)
-        # The answer to a question that was broken off: the process is out of step.
-        if is_id(name) and id != name:
-            return None
-        try:
-            check_object(type == kind, size, kind, limit)
-        except Unreadable as why:
-            if size > DROPPED:
-                self._close()
-            else:
-                process.stdout.read(size + 1)
-            return why
-        data = process.stdout.read(size + 1)
-        return data[:-1] if len(data) == size + 1 else None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._pid != os.getpid():  # after a fork the other process goes on with the old one
             self._process, self._pid = None, os.getpid()
         if self._process is None:
+            self._ahead = bytearray()
             for ended in [x for x in [*_started] if x.poll() is not None]:
                 _started.discard(ended)
                 with contextlib.suppress(OSError), ended:
@@ -155,7 +100,7 @@ class PipedObjects:
             git = ("git", "--no-replace-objects", f"--git-dir={self._git_dir}")
             try:
                 self._process = subprocess.Popen(
-                    [*git, "cat-file", "--batch"],
+                    [*git, *self._words],
                     env=dict(self._environ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -166,11 +111,150 @@ class PipedObjects:
             _started.add(self._process)
         return self._process
 
+    def _ask(self, question: bytes) -> bytes:
+        """The first line of the answer to a question. Raises OSError."""
+        process = self._running()
+        if process.stdin is None:
+            raise ValueError("the process has no pipes")
+        process.stdin.write(question)
+        process.stdin.flush()
+        while (end := self._ahead.find(b"\n")) < 0:
+            self._more(process)
+        return self._take(process, end + 1)
+
+    def _take(self, process: subprocess.Popen[bytes], number: int) -> bytes:
+        """So many bytes of its output. Raises OSError."""
+        while len(self._ahead) < number:
+            self._more(process)
+        taken = bytes(self._ahead[:number])
+        del self._ahead[:number]
+        return taken
+
+    def _more(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            raise ValueError("the process has no pipes")
+        waiting = select.poll()
+        waiting.register(process.stdout, select.POLLIN)
+        # git reads a pipe in the place of an object until somebody writes to it, and of a damaged
+        # one it prints fewer bytes than it says.
+        if not waiting.poll(ANSWERED * 1000):
+            raise TimeoutError("git does not answer")
+        data = os.read(process.stdout.fileno(), 65_536)
+        if not data:
+            raise BrokenPipeError("git has ended")
+        self._ahead += data
+
     def _close(self) -> None:
         process, self._process = self._process, None
         if process is not None and self._pid == os.getpid():
             # Not waited for: Python drops what a signal raises meanwhile in __del__.
-            process.kill()
+            process.send_signal(self._signal)
+
+
+class PipedObjects(PipedGit):
+    """The objects of a repository by one long-running ``git cat-file``.
+
+    ``environ`` may name further places of objects. ``proven``: the bytes of an object have to have
+    its id, or it counts as absent.
+    """
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str], *, proven: bool = True) -> None:
+        super().__init__(git_dir, environ, "cat-file", "--batch")
+        self._proven, self._found = proven, ""
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        if not is_id(id):
+            raise Absent
+        data = self.named(id, kind, limit)
+        if self._proven and object_id(kind, data, len(id) // 2) != id:
+            with self._lock:
+                self._close()
+            raise Absent
+        return data
+
+    def named(self, name: str, kind: str, limit: int) -> bytes:
+        """The bytes of an object by a name like ``ref:path``. Raises Unreadable."""
+        with self._lock:
+            return self._named(name, kind, limit)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is an object with a name like ``ref:path``."""
+        return self.id_of(name) is not None
+
+    def id_of(self, name: str) -> str | None:
+        """The id of the object with a name like ``ref:path``; None if there is none."""
+        with self._lock:
+            try:
+                self._named(name, TREE, 0)
+            except Absent:
+                return None
+            except Unreadable:
+                pass  # it is there
+            return self._found
+
+    def _named(self, name: str, kind: str, limit: int) -> bytes:
+        # git would answer twice, the second time to the next question.
+        if "\n" in name:
+            raise Absent
+        try:
+            data = self._answer(self._running(), name, kind, limit)
+        except (OSError, ValueError, IndexError):  # it has ended, as at a damaged object
+            data = None
+        except BaseException:
+            self._close()  # the rest of its output would answer a later question
+            raise
+        if isinstance(data, Unreadable):
+            raise data
+        if data is None:
+            self._close()
+            raise Absent
+        return data
+
+    def _answer(
+        self, process: subprocess.Popen[bytes], name: str, kind: str, limit: int
+    ) -> bytes | Unreadable | None:
+        line = os.fsdecode(self._ask(os.fsencode(name) + b"\n")).rstrip("\n")
+        if line == f"{name} missing":
+            return Absent()
+        self._found, type, number = line.split(" ")
+        size = int(number)
+        # The answer to a question that was broken off: the process is out of step.
+        if is_id(name) and self._found != name:
+            return None
+        try:
+            check_object(type == kind, size, kind, limit)
+        except Unreadable as why:
+            if size > DROPPED:
+                self._close()
+            else:
+                self._take(process, size + 1)
+            return why
+        return self._take(process, size + 1)[:-1]
+
+
+class PipedRefs(PipedGit):
+    """Moves the refs of a repository of gitlease's own by one long-running ``git update-ref``."""
+
+    _signal = signal.SIGTERM  # upon which it deletes its locks
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str]) -> None:
+        no_hooks = ("-c", "core.hooksPath=/dev/null")
+        super().__init__(git_dir, environ, *no_hooks, "update-ref", "--stdin")
+
+    def set(self, refs: Mapping[str, str | None]) -> None:
+        """Have refs name an object, and delete those with None: all or none. Raises OSError."""
+        lines = [f"update {x} {id}" if id else f"delete {x}" for x, id in refs.items()]
+        with self._lock:
+            try:
+                for question in ("start", "\n".join([*lines, "commit"])):
+                    if not self._ask(f"{question}\n".encode()).endswith(b": ok\n"):
+                        raise ValueError("this git answers in other words")
+            except (OSError, ValueError):
+                self._close()
+                raise OSError(errno.EIO, "git cannot move the refs", self._git_dir) from None
+            except BaseException:
+                self._close()
+                raise
 
 
 def objects_of(repository: Repository) -> PipedObjects:
@@ -197,17 +281,12 @@ def with_fetched(repository: Repository) -> dict[str, str]:
     return {**OFFLINE, ALTERNATES: ":".join(filter(None, (others, as_entry(objects))))}
 
 
-def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
-    """The id that git gives an object, and the bytes that it is the digest of."""
-    whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
-    return digest(whole, id_bytes).hex(), whole
-
-
-def digest(data: bytes | bytearray, id_bytes: int) -> bytes:
-    """Hash data as git does for their check sum, or their id."""
+def object_id(kind: str, data: bytes, id_bytes: int) -> str:
+    """The id that git gives an object. No command of git compares what it reads with it."""
     from hashlib import sha1, sha256  # OpenSSL, for which hooks have no time
 
-    return (sha1(data, usedforsecurity=False) if id_bytes == 20 else sha256(data)).digest()
+    whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
+    return (sha1(whole, usedforsecurity=False) if id_bytes == SHA1 else sha256(whole)).hexdigest()
 
 
 class TreeEntry(NamedTuple):

@@ -50,7 +50,7 @@ from gitlease.settings.schema import FILE as SETTINGS_FILE
 from gitlease.settings.schema import LEDGER, Settings
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.store import tree
-from gitlease.store.private_store import NewObjects
+from gitlease.store.object_store import NewObjects
 from gitlease.store.records import HEADER_FILE, BadStep, operations_line, read_step
 from gitlease.store.tree import MAX_TREE, LedgerCommit, changed_files, read_ledger, write_tree
 

@@ -498,7 +498,7 @@ class WorkGuard:
         """All tasks of a commit by some settings."""
         found = next((x for x in self._named_tasks if x.commit == commit and x.by == tasks), None)
         if found is None:
-            empty, _ = object_id(TREE, b"", len(commit) // 2)
+            empty = object_id(TREE, b"", len(commit) // 2)
             differs = history.differs(self._repository, empty, commit, history.NO_RENAMES)
             files = self._tasks_of(list(history.read(differs)), tasks, TaskParser(tasks))
             if len(files) > MAX_TASKS:

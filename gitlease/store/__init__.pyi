@@ -6,11 +6,8 @@ from gitlease.store.elsewhere import OtherPlaces as OtherPlaces
 from gitlease.store.git_ledger import NewPlace as NewPlace
 from gitlease.store.git_ledger import RefLedgerStore as RefLedgerStore
 from gitlease.store.memory import MemoryStorage as MemoryStorage
-from gitlease.store.private_store import SHA1 as SHA1
-from gitlease.store.private_store import SHA256 as SHA256
 from gitlease.store.private_store import TIDY_AFTER as TIDY_AFTER
 from gitlease.store.private_store import TIDY_AGAIN as TIDY_AGAIN
-from gitlease.store.private_store import LooseObjects as LooseObjects
 from gitlease.store.private_store import PrivateStore as PrivateStore
 from gitlease.store.private_store import make_bare as make_bare
 from gitlease.store.private_store import make_folder as make_folder

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease.core.errors import GitleaseError
 from gitlease.core.ledger import Fate, Header
 from gitlease.engine.ports import Cause, Change, Clock, Swapped
+from gitlease.git.objects import SHA1
 from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.private_store import SHA1, NewObjects
+from gitlease.store.object_store import NewObjects
 from gitlease.store.state import StateFolder
 from gitlease.store.storage import Move, Storage
 from gitlease.store.tree import GitRecords, LedgerCommit, StoreObjects, read_state, walk, write_step

@@ -11,8 +11,6 @@ import contextlib
 import os
 import re
 import time
-import zlib
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from gitlease.git.files import (
@@ -20,194 +18,44 @@ from gitlease.git.files import (
     cannot_keep,
     exclusive,
     make_folders,
-    read_regular,
     read_small,
     replace_file,
-    share,
     shared_bits,
 )
-from gitlease.git.objects import Absent, GitObjects, PipedObjects, check_object, digest, object_id
-from gitlease.git.repository import OFFLINE, is_id
-from gitlease.git.run import clean_environment, detach
+from gitlease.git.objects import SHA1, SHA256
+from gitlease.git.run import clean_environment, detach, run_git
+from gitlease.store.object_store import ObjectStore, open_objects
+from gitlease.store.plumbing import LOCKED, drop_old, error_of
 from gitlease.store.storage import CopyLost
-
-# --- its objects, written and mostly read without any git -------------------------------------
-# A command writes a few objects, and reads those that a fetch or another command has just brought
-# here. git keeps such ones as files that any zlib reads, in either format of ids, so no process is
-# worth its start for them. What is in a pack is read by git.
-# A gateway writes hundreds of objects in a step: as one pack, for a file takes 0.4 ms, and as long
-# when git sends it. Many packs take time as well, so the smallest are joined now and then.
-
-HEADER = 32  # bytes of "commit 1234567\0" at most
-_LEVEL = 1  # as fast as can be: an object has a few hundred bytes
-FEW = 24  # objects of a step that become files of their own
-JOINED = 32  # packs that become one
-RECENT = 8 * 1024 * 1024  # bytes of objects just written, which are read again at once
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}  # in a pack
-
-
-class LooseObjects:
-    """The objects of a bare repository of gitlease's own, of one format of ids."""
-
-    def __init__(self, path: str, id_bytes: int, environ: Mapping[str, str]) -> None:
-        self._path, self._id_bytes = path, id_bytes
-        self._packed = PipedObjects(path, {**clean_environment(environ), **OFFLINE})
-        self._packs = list[str]()  # not joined yet, and their objects and size:
-        self._recent: dict[str, tuple[str, bytes]] = {}
-        self._size = 0
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        if (recent := self._recent.get(id)) is not None:
-            check_object(recent[0] == kind, len(recent[1]), kind, limit)
-            return recent[1]
-        if not is_id(id) or len(id) != 2 * self._id_bytes:
-            raise Absent
-        try:
-            # What does not compress grows by a little.
-            packed = read_regular(self._file(id), limit + limit // 512 + 1024)
-        except FileNotFoundError:
-            return self._packed.read(id, kind, limit)
-        except OSError:
-            raise Absent from None
-        if packed is None:
-            raise Absent
-        return _inflated(packed, id, kind, limit)
-
-    def write(self, kind: str, data: bytes) -> str:
-        """Add an object; returns its id. Raises OSError."""
-        id, whole = object_id(kind, data, self._id_bytes)
-        file = self._file(id)
-        folder = os.path.dirname(file)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)
-            share(folder)
-        aside = os.path.join(folder, f"tmp_obj_{os.urandom(8).hex()}")  # which git tidies up
-        replace_file(file, zlib.compress(whole, _LEVEL), aside=aside)
-        return id
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[NewObjects]:
-        """Add what the block writes at its end: much of it as one pack. Raises OSError."""
-        yield (objects := NewObjects(self, self._id_bytes))
-        # Each pack costs every later git a little; a few files cost less.
-        if len(new := objects.new) <= FEW:
-            for kind, data in new.values():
-                self.write(kind, data)
-            return
-        self._packs.append(self._write_pack(new))
-        self._recent |= new
-        self._size += sum(len(data) for _, data in new.values())
-        if len(self._packs) < JOINED and self._size < RECENT:
-            return
-        packs, every, self._packs, self._recent = {*self._packs}, self._recent, [], {}
-        self._size = 0
-        for name in packs - {self._write_pack(every)}:  # a git that misses one looks for all anew
-            for suffix in (".idx", ".pack"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name + suffix)
-
-    def _write_pack(self, new: Mapping[str, tuple[str, bytes]]) -> str:
-        """Write objects as a pack that git reads; returns its path without a suffix."""
-        ids, sums, places = sorted(new), bytearray(), bytearray()
-        body = bytearray(b"PACK" + (2).to_bytes(4) + len(ids).to_bytes(4))
-        for id in ids:
-            kind, data = new[id]
-            size, head = len(data) >> 4, [_KINDS[kind] << 4 | len(data) & 15]
-            while size:
-                head[-1] |= 128
-                head.append(size & 127)
-                size >>= 7
-            packed = bytes(head) + zlib.compress(data, _LEVEL)
-            places += len(body).to_bytes(4)
-            sums += zlib.crc32(packed).to_bytes(4)
-            body += packed
-        body += (total := digest(body, self._id_bytes))
-        firsts = [bytes.fromhex(id[:2])[0] for id in ids]
-        index = bytearray(b"\377tOc" + (2).to_bytes(4))
-        index += b"".join(bisect_right(firsts, n).to_bytes(4) for n in range(256))
-        index += bytes.fromhex("".join(ids)) + sums + places + total
-        index += digest(index, self._id_bytes)
-        name = os.path.join(self._path, "objects", "pack", f"pack-{total.hex()}")
-        # The index last: by it git finds a pack, which must be whole then.
-        for suffix, written in ((".pack", body), (".idx", index)):
-            aside = os.path.join(os.path.dirname(name), f"tmp_pack_{os.urandom(8).hex()}")
-            replace_file(name + suffix, bytes(written), aside=aside)
-        return name
-
-    def _file(self, id: str) -> str:
-        return os.path.join(self._path, "objects", id[:2], id[2:])
-
-
-class NewObjects:
-    """Collects the ``new`` objects of a step by their ids, on top of others if there are any."""
-
-    def __init__(self, objects: GitObjects | None, id_bytes: int) -> None:
-        self._objects, self._id_bytes = objects, id_bytes
-        self.new: dict[str, tuple[str, bytes]] = {}
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        if (new := self.new.get(id)) is not None:
-            check_object(new[0] == kind, len(new[1]), kind, limit)
-            return new[1]
-        if self._objects is None:
-            raise Absent
-        return self._objects.read(id, kind, limit)
-
-    def write(self, kind: str, data: bytes) -> str:
-        id, _ = object_id(kind, data, self._id_bytes)
-        self.new[id] = kind, data
-        return id
-
-
-def _inflated(packed: bytes, id: str, kind: str, limit: int) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        whole = stream.decompress(packed, limit + HEADER + 1)
-    except zlib.error:
-        raise Absent from None
-    head, _, data = whole.partition(b"\0")
-    name, _, size = head.partition(b" ")
-    if not size.isdigit() or len(head) > HEADER:
-        raise Absent
-    check_object(name == kind.encode(), int(size), kind, limit)
-    if not stream.eof or int(size) != len(data) or object_id(kind, data, len(id) // 2)[0] != id:
-        raise Absent  # cut short, or spoilt
-    return data
-
 
 # --- the repository ---------------------------------------------------------------------------
 
-CONFIG = """\
+_CONFIG = b"""\
 [core]
-\trepositoryformatversion = {version}
-\tfilemode = true
-\tbare = true
 \tlogAllRefUpdates = false
-{shared}{extensions}[gc]
+[gc]
 \tauto = 0
 [maintenance]
 \tauto = false
 [receive]
 \tautogc = false
-"""
-SHA1, SHA256 = 20, 32  # bytes of an object's id
-_FORMATS = {
-    SHA1: {"version": 0, "extensions": ""},
-    SHA256: {"version": 1, "extensions": "[extensions]\n\tobjectFormat = sha256\n"},
-}
+"""  # git adds to it what it finds out of the file system
 REBUILD_PATIENCE = 5.0
+INIT_LIMIT = 30.0  # seconds for git to make a repository
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
 MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
+PACKS = 32  # packs that become fewer: every git looks into each
+JOIN_AGAIN = 10  # seconds after which more of them do
 _PLACES = re.compile(  # of folders in a bare repository, as git makes it in time
     r"(?:refs|logs|objects/tmp_[^/]*)/.*|(?:info|hooks|branches)/"
     r"|objects/(?:(?:[0-9a-f]{2}|pack|info|info/commit-graphs)/)?"
 )
-_FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
+_SHARED = re.compile(rb"(?m)^\tsharedrepository = (\S+)$")
 
 
 def make_bare(path: str, id_bytes: int = SHA1) -> None:
-    """Make an empty bare repository, without a git process; what is there already stays.
+    """Make an empty bare repository; what is there already stays. Raises OSError.
 
     Its objects have ids of so many bytes.
 
@@ -218,10 +66,18 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
     import shutil
 
     aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    for folder in _FOLDERS:
-        make_folders(os.path.join(aside, folder))
-    replace_file(os.path.join(aside, "HEAD"), b"ref: refs/heads/main\n")
-    replace_file(os.path.join(aside, "config"), _config(path, id_bytes))
+    make_folders(aside)
+    replace_file(os.path.join(aside, "config"), _CONFIG)
+    shared = _shared_word(path)
+    words = ["init", "--quiet", "--bare", "--template=", "--initial-branch=main"]
+    words += [f"--shared={shared}"] if shared else []
+    # Newer gits have settings for both.
+    formats = {"GIT_DEFAULT_HASH": "sha256" if id_bytes == SHA256 else "sha1"}
+    formats["GIT_DEFAULT_REF_FORMAT"] = "files"
+    made = run_git([*words, aside], cwd=aside, timeout=INIT_LIMIT, env=formats)
+    if made.code:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise error_of(made.err, os.path.dirname(path))
     for _ in range(2):
         with contextlib.suppress(OSError):
             os.rename(aside, path)
@@ -232,11 +88,10 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _config(path: str, id_bytes: int) -> bytes:
+def _shared_word(path: str) -> str:
+    """How git's settings say with whom the files of a repository at a path are shared."""
     bits = shared_bits(path)
-    named = f"0{bits & 0o666:o}" if bits & EXACT else {0o660: "group", 0o664: "all"}.get(bits)
-    line = f"\tsharedRepository = {named}\n" if named else ""
-    return CONFIG.format(shared=line, **_FORMATS[id_bytes]).encode()
+    return f"0{bits & 0o666:o}" if bits & EXACT else {0o660: "1", 0o664: "2"}.get(bits, "")
 
 
 def remove(path: str) -> None:
@@ -257,30 +112,37 @@ class PrivateStore:
     """Opens the store, makes it where it is missing, and makes it anew where it is damaged.
 
     ``id_bytes`` are those of a new one; that of another format, which is there already, is used.
+    ``brief``: for one command or hook.
     """
 
-    def __init__(self, path: str, id_bytes: int = SHA1) -> None:
-        self.path, self._id_bytes = path, id_bytes
-        self._objects: LooseObjects | None = None
+    def __init__(self, path: str, id_bytes: int = SHA1, *, brief: bool = False) -> None:
+        self.path, self._id_bytes, self._brief = path, id_bytes, brief
+        self._objects: ObjectStore | None = None
         self._opened: tuple[int, int] | None = None  # which of the stores that stood here in turn
         self._is_temporary = False
         self.losses = self._in_vain = 0
 
     @property
-    def objects(self) -> LooseObjects:
-        """The objects of the store, which is opened, or made, when they are first needed."""
+    def objects(self) -> ObjectStore:
+        """The objects of the store, which is opened, or made, when they are first needed.
+
+        Raises OSError.
+        """
         self.ready()
         if self._objects is None:
-            self._objects = LooseObjects(self.path, self._id_bytes, os.environ)
+            self._objects = open_objects(self.path, self._id_bytes, brief=self._brief)
         return self._objects
 
     def _is_usable_by_git(self) -> bool:
-        config = read_small(os.path.join(self.path, "config"), 1_024)
-        for id_bytes in (SHA1, SHA256):
-            if config == _config(self.path, id_bytes):
-                self._id_bytes = id_bytes
-                return os.path.isfile(os.path.join(self.path, "HEAD")) and _is_plain(self.path)
-        return False
+        config = read_small(os.path.join(self.path, "config"), 4_096) or b""
+        self._id_bytes = SHA256 if b"\tobjectformat = sha256\n" in config else SHA1
+        shared = _SHARED.search(config)
+        return (
+            b"\tbare = true\n" in config
+            and (shared[1].decode() if shared else "") == _shared_word(self.path)
+            and os.path.isfile(os.path.join(self.path, "HEAD"))
+            and _is_plain(self.path)
+        )
 
     def is_cut(self) -> bool:
         """Return whether a fetch left out the oldest history of something."""
@@ -288,19 +150,11 @@ class PrivateStore:
 
     def ref(self, name: str) -> str | None:
         """The id that a ref of the store has; None where there is none."""
-        data = read_small(os.path.join(self.path, name), 1_024)
-        found = "" if data is None else data.decode("ascii", "replace").strip()
-        return found if is_id(found) else None
+        return self.objects.ref(name)
 
-    def set_ref(self, name: str, id: str | None) -> None:
-        """Have a ref of the store keep an object, or None. Raises OSError."""
-        file = os.path.join(self.path, name)
-        if id is None:
-            os.unlink(file)
-            return
-        make_folders(folder := os.path.dirname(file))
-        # For git a name with a dot before it is no ref, whose object would be missed.
-        replace_file(file, f"{id}\n".encode(), aside=f"{folder}/.{os.urandom(8).hex()}.tmp")
+    def set_refs(self, refs: Mapping[str, str | None]) -> None:
+        """Have refs keep objects, and delete those with None: all or none. Raises OSError."""
+        self.objects.set_refs(refs)
         self._in_vain = 0  # what was made anew takes something
 
     def ready(self) -> None:
@@ -398,34 +252,47 @@ class PrivateStore:
         return True
 
     def tidy(self) -> None:
-        """Pack objects, and let unreachable ones leave: once a day, or earlier if there are many.
+        """Join packs where there are many; let unreachable objects leave once a day.
 
         It goes on in the background.
         """
-        marker = os.path.join(self.path, "tidied")
-        try:
-            age = time.time() - os.stat(marker).st_mtime
-            # As `git gc --auto` does: ids spread evenly, so one folder of 256 tells of all.
-            sample = os.path.join(self.path, "objects", "17")
-            has_many = os.path.isdir(sample) and len(os.listdir(sample)) > MANY // 256
-            if age < TIDY_AGAIN or (age < TIDY_AFTER and not has_many):
-                return
-        except OSError:
-            with contextlib.suppress(OSError):
-                replace_file(marker, b"")
-            return
+        # As `git gc --auto` does: ids spread evenly, so one folder of 256 tells of all.
+        has_many = _number(os.path.join(self.path, "objects", "17")) > MANY // 256
+        packs = _number(os.path.join(self.path, "objects", "pack")) // 2
+        if self._is_due("tidied", TIDY_AFTER):
+            refs = os.path.join(self.path, "refs")
+            drop_old(os.path.join(refs, "fetched"), TIDY_AFTER)  # of fetches that were killed
+            drop_old(refs, LOCKED, ".lock")
+            self._start("-c", "gc.packRefs=false", "gc", "--quiet", "--prune=1.day.ago")
+        elif (packs > PACKS and self._is_due("joined", JOIN_AGAIN, at_first=True)) or (
+            has_many and self._is_due("joined", TIDY_AGAIN, at_first=True)
+        ):
+            self._start("repack", "--geometric=2", "-d", "-q")
+
+    def _is_due(self, name: str, seconds: float, *, at_first: bool = False) -> bool:
+        """Return whether a marker is so old, or missing if ``at_first``; then it is made young."""
+        marker, is_due = os.path.join(self.path, name), at_first
         with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - os.stat(marker).st_mtime < seconds:
+                    return False
+                is_due = True
             # First of all, so that no other process begins as well.
-            os.utime(marker)
-            folder = os.path.join(self.path, "refs", "fetched")
-            with contextlib.suppress(OSError), os.scandir(folder) as refs:
-                for ref in refs:  # of fetches that were killed
-                    if time.time() - ref.stat().st_mtime > TIDY_AFTER:
-                        os.unlink(ref.path)
-            # Refs are read here without git, as files.
-            words = ["git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"]
-            words += ["gc", "--quiet", "--prune=1.day.ago"]
-            detach(words, env=clean_environment(os.environ))
+            replace_file(marker, b"")
+            return is_due
+        return False
+
+    def _start(self, *words: str) -> None:
+        with contextlib.suppress(OSError):
+            env = clean_environment(os.environ)
+            detach(["git", f"--git-dir={self.path}", *words], env=env)
+
+
+def _number(folder: str) -> int:
+    """The number of files in a folder; 0 where there is none."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir(folder))
+    return 0
 
 
 def _is_plain(path: str, name: str = "") -> bool:

@@ -701,14 +701,17 @@ class GitRefs:
             self._store.lose()
             raise CopyLost(f"{COPY_LOST} ({error})") from None
 
-    def _keep(self, layer: str, version: str) -> None:
+    def _keep(self, layer: str, version: str, *, came_as: str = "") -> None:
+        """Have a ref keep a version; that of the fetch that brought it is deleted."""
         # In a store made anew since, a ref would vouch for objects that are not there.
         name = known_ref(self._state_path(layer))
         if not self._store.replaced():
+            refs: dict[str, str | None] = {name: version}
+            refs |= {came_as: None} if came_as else {}
             with contextlib.suppress(OSError):
-                self._store.set_ref(name, version)
+                self._store.set_refs(refs)
                 if self._store.replaced():  # in that very moment
-                    self._store.set_ref(name, None)
+                    self._store.set_refs({name: None})
         self._store.tidy()
 
     # --- refs -------------------------------------------------------------------------------------
@@ -739,23 +742,19 @@ class GitRefs:
         store, to = self._store, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         remote, ref, limit = self._remote, self._ref(layer), self._limit
         store.ready()
-        try:
-            with self._checked(), store.in_use(cutting=limit if first else 0):
-                came = not first or store.ref(known_ref(self._state_path(layer)))  # by another
-                # Without a depth once anything is here: it would cut what others have read.
-                options, specs = [] if came else [f"--depth={FIRST_STEPS}"], [f"+{ref}:{to}"]
-                result = fetch_into(remote, store.path, specs, *options, timeout=limit)
-                if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
-                    return None
-                if result.code or result.timed_out:
-                    raise _fetch_error(result, remote, store.path, self._limit)
-                if (version := store.ref(to)) is None:
-                    raise CopyLost("the fetched ledger cannot be read")
-                self._keep(layer, version)
-                return version
-        finally:
-            with contextlib.suppress(OSError):
-                store.set_ref(to, None)
+        with self._checked(), store.in_use(cutting=limit if first else 0):
+            came = not first or store.ref(known_ref(self._state_path(layer)))  # by another
+            # Without a depth once anything is here: it would cut what others have read.
+            options, specs = [] if came else [f"--depth={FIRST_STEPS}"], [f"+{ref}:{to}"]
+            result = fetch_into(remote, store.path, specs, *options, timeout=limit)
+            if result.code and re.search(_ABSENT, result.err) and not result.timed_out:
+                return None
+            if result.code or result.timed_out:
+                raise _fetch_error(result, remote, store.path, self._limit)
+            if (version := store.ref(to)) is None:
+                raise CopyLost("the fetched ledger cannot be read")
+            self._keep(layer, version, came_as=to)
+            return version
 
     def _announce(self, layer: str) -> None:
         if (marker := self._marker(layer)) is not None:

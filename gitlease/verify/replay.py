@@ -17,10 +17,11 @@ from gitlease.core.lease import History, Rule
 from gitlease.core.ledger import MAX_STEP, Ledger
 from gitlease.core.moves.operations import Claim, Complete, Outcome
 from gitlease.core.moves.transitions import Applied, Illegal, StepRecord, check_nonces, repeat
-from gitlease.git.objects import GitObjects
-from gitlease.git.repository import Pieces, Repository, ask, refusal
+from gitlease.git.objects import GitObjects, PipedObjects
+from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, refusal
+from gitlease.git.run import clean_environment
 from gitlease.server.receive import repeat_step, step_record
-from gitlease.store.private_store import LooseObjects
+from gitlease.store.object_store import open_objects
 from gitlease.store.records import HEADER_FILE, MAX_HEADER, MAX_RECORD, BadRecord, write_lease
 from gitlease.store.tree import GitRecords, LedgerCommit, read_commit, read_ledger
 
@@ -61,14 +62,24 @@ class Verified:
 
 
 def verify(
-    repository: Repository, tip: str, tips: Iterable[str] = (), *, environ: Mapping[str, str]
+    repository: Repository,
+    tip: str,
+    tips: Iterable[str] = (),
+    *,
+    environ: Mapping[str, str],
+    is_own: bool = False,
 ) -> Verified:
     """Check the history of a ledger up to the commit ``tip`` (a full id).
 
-    ``tips`` are full ids of commits that were at its ref at other times. Raises NoLedger, and
-    Invalid for a newer format and if git does not answer.
+    ``tips`` are full ids of commits that were at its ref at other times. ``is_own``: the repository
+    is a store of gitlease's own. Raises NoLedger, and Invalid for a newer format and if git does
+    not answer.
     """
-    objects = LooseObjects(repository.common_dir, len(tip) // 2, environ)
+    objects: GitObjects
+    if is_own:
+        objects = open_objects(repository.common_dir, len(tip) // 2, brief=False)
+    else:
+        objects = PipedObjects(repository.common_dir, {**clean_environment(environ), **OFFLINE})
     # The oldest first. A clone with a part of a history begins where git says that it does.
     commits: list[str] = []
     pieces = Pieces(b"\n", lambda line: commits.append(line.decode("ascii", "replace")))

@@ -68,7 +68,9 @@ def open_for_agent(
     found = agent_sessions(
         repository, environ=environ, host=host, session_id=session_id, agent_id=agent_id
     )
-    workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
+    workspace = open_workspace(
+        directory, session=found.own, environ=environ, clock=clock, brief=True
+    )
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     now = workspace.ledger.clock.now().wall_ms / MS
 

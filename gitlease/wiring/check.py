@@ -187,7 +187,9 @@ def verify_ledger(
             raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
         sampled.append(oid or word)  # a renewal that was replaced may be gone by now
     try:
-        return shown, verify.verify(where, tip, sampled, environ=os.environ), warnings
+        is_own = where is not place.repository
+        done = verify.verify(where, tip, sampled, environ=os.environ, is_own=is_own)
+        return shown, done, warnings
     except verify.NoLedger as error:
         raise Invalid(f"{shown} holds no ledger: {error}") from None
 

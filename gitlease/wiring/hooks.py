@@ -84,7 +84,7 @@ class HookContext:
         # Loaded only here: most hooks decide from what this clone knows already, and every commit
         # would pay for the rest.
         top = self.repository.toplevel or self.repository.git_dir
-        return wiring.open_workspace(top, environ=self.environ, clock=self.clock)
+        return wiring.open_workspace(top, environ=self.environ, clock=self.clock, brief=True)
 
 
 def open_hooks(
@@ -99,7 +99,7 @@ def open_hooks(
     """
     environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
-    place = open_place(repository := discover(directory), environ)
+    place = open_place(repository := discover(directory), environ, brief=True)
     settings = place.settings
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
     guard = place.guard(identity.actor, clock)
@@ -109,7 +109,7 @@ def open_hooks(
         # may wait for a remote.
         limit = float(settings.guard_timeout)
         return wiring.open_workspace(
-            directory, environ=environ, clock=clock, time_limit=limit
+            directory, environ=environ, clock=clock, time_limit=limit, brief=True
         ).ledger
 
     worktree = HookWorktree(

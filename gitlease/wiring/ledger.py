@@ -23,6 +23,7 @@ from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.mainline import MainBranch, known_main, learn_main
+from gitlease.git.objects import SHA1, SHA256
 from gitlease.git.repository import Repository, Ways, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
@@ -80,6 +81,7 @@ def open_place(
     committed: Mapping[str, Found] | None = None,
     store: stores.RefLedgerStore | None = None,
     keeps: bool = True,
+    brief: bool = False,
 ) -> LedgerPlace:
     """The place of a repository's ledger, with arguments as for ``open_workspace``.
 
@@ -96,7 +98,7 @@ def open_place(
         settings = located.settings
     location = HERE if local else resolve_remote(settings, repository)
     layer = LOCAL_LAYER if local else settings.layer
-    return LedgerPlace(repository, settings, location, layer, store, located=located)
+    return LedgerPlace(repository, settings, location, layer, store, located=located, brief=brief)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class LedgerPlace:
 
     ``given`` is a store to use in its place, ``folder`` another one for private state. ``located``
     says what decided it, if it was not named by hand. ``beside``: an answer about another layer
-    includes this one, whose leases it names with their layer.
+    includes this one, whose leases it names with their layer. ``brief``: for one command or hook.
     """
 
     repository: Repository
@@ -116,6 +118,7 @@ class LedgerPlace:
     folder: str = ""
     located: Located | None = None
     beside: bool = False
+    brief: bool = False
 
     @property
     def local(self) -> bool:
@@ -501,8 +504,8 @@ class LedgerPlace:
                 settings = ((f"url.{ways.reads}.insteadOf", own), *remote.settings)
                 remote = replace(remote, url=own, effective=ways.reads, settings=settings)
         is_sha256 = url and self.repository.object_format == "sha256"
-        id_bytes = stores.SHA256 if is_sha256 else stores.SHA1
-        store = stores.PrivateStore(objects or self.objects, id_bytes)
+        id_bytes = SHA256 if is_sha256 else SHA1
+        store = stores.PrivateStore(objects or self.objects, id_bytes, brief=self.brief)
 
         def state(layer: str) -> str:
             return self.state((layers or {}).get(layer, layer))

@@ -272,12 +272,14 @@ def open_workspace(
     committed: Mapping[str, Found] | None = None,
     repository: Repository | None = None,
     store: store.RefLedgerStore | None = None,
+    brief: bool = False,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
     ``time_limit`` and ``patience`` are as in ``Workspace``. ``anonymous``: no ``user.email`` is
     needed to read. ``committed`` replaces the work tree's settings file, ``store`` the ledgers that
     the settings name; ``repository`` is that around ``directory`` if it was found already.
+    ``brief``: this process is one command or hook, which handles few objects of the ledger.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -285,7 +287,9 @@ def open_workspace(
     environ = os.environ if environ is None else environ
     repository = repository or find_repository(directory)
     flags = {"ttl": ttl, "remote": remote, "layer": layer}
-    place = open_place(repository, environ, flags, local=local, committed=committed, store=store)
+    place = open_place(
+        repository, environ, flags, local=local, committed=committed, store=store, brief=brief
+    )
     identity = resolve_identity(
         repository,
         environ=environ,

@@ -27,8 +27,8 @@ done
 class GitPlace:
     """One real remote; a clone is a folder with a private store and its state."""
 
-    def __init__(self, remote: Remote, folder: Path) -> None:
-        self.clock = ManualClock()
+    def __init__(self, remote: Remote, folder: Path, *, brief: bool) -> None:
+        self.clock, self._brief = ManualClock(), brief
         self._remote, self._folder = remote, folder
 
     def store(self, n: int) -> LedgerStore:
@@ -42,7 +42,7 @@ class GitPlace:
             transport.Remote(url=self._remote.url, folder=str(home)),
             transport.Watched(),
         )
-        own = PrivateStore(str(home / "store.git"))
+        own = PrivateStore(str(home / "store.git"), brief=self._brief)
         refs = GitRefs(remote, own, state, PREFIX, time_limit=60.0, watched=watched)
         place = "the remote of this test"
         return RefLedgerStore(refs, lambda x: StateFolder(state(x)), self.clock, place)
@@ -60,31 +60,39 @@ class GitPlace:
 
 
 @pytest.fixture
-def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Remote], GitPlace]:
+def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GitPlace]:
     """A place at a remote."""
 
-    def make(remote: Remote) -> GitPlace:
+    def make(remote: Remote, *, brief: bool = False) -> GitPlace:
         remote.open_to(monkeypatch)
-        return GitPlace(remote, tmp_path / "of-clones")
+        return GitPlace(remote, tmp_path / "of-clones", brief=brief)
 
     return make
 
 
 class TestPath(LedgerStoreContract):
     @pytest.fixture
-    def place(self, path_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+    def place(self, path_remote: Remote, place_of: Callable[..., GitPlace]) -> GitPlace:
         return place_of(path_remote)
+
+
+class TestPathByPlumbing(LedgerStoreContract):
+    """The same with a store that git's commands read and write."""
+
+    @pytest.fixture
+    def place(self, path_remote: Remote, place_of: Callable[..., GitPlace]) -> GitPlace:
+        return place_of(path_remote, brief=True)
 
 
 @pytest.mark.slow
 class TestHttp(LedgerStoreContract):
     @pytest.fixture
-    def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+    def place(self, http_remote: Remote, place_of: Callable[..., GitPlace]) -> GitPlace:
         return place_of(http_remote)
 
 
 @pytest.mark.nightly
 class TestSsh(LedgerStoreContract):
     @pytest.fixture
-    def place(self, ssh_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+    def place(self, ssh_remote: Remote, place_of: Callable[..., GitPlace]) -> GitPlace:
         return place_of(ssh_remote)

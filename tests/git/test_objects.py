@@ -28,7 +28,7 @@ from gitlease.git import (
     objects_of,
     read_tree,
 )
-from gitlease.store import SHA1, LooseObjects
+from gitlease.store.libgit import LibgitObjects
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture(params=["clone", "piped", "loose", "packed"])
+@pytest.fixture(params=["clone", "piped", "libgit", "packed"])
 def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
     repository = discover(str(root))
     if request.param == "packed":
@@ -51,7 +51,7 @@ def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
         return objects_of(repository)
     if request.param == "piped":
         return PipedObjects(repository.git_dir, os.environ)
-    return LooseObjects(repository.git_dir, SHA1, os.environ)
+    return LibgitObjects(repository.git_dir)
 
 
 def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> None:

@@ -24,10 +24,16 @@ def usual_umask() -> Iterator[None]:
 
 
 def modes(private: Path) -> tuple[set[int], set[int], int]:
-    """The modes of folders and files below a folder, and that of a lock."""
+    """The modes of folders and files below a folder, and that of a lock.
+
+    git's objects, which nobody changes, are read-only and not among the files.
+    """
     every = [x for x in private.rglob("*") if not x.name.endswith(".lock") and x.name != "lock"]
     folders = {stat.S_IMODE(x.stat().st_mode) for x in (private, *every) if x.is_dir()}
-    files = {stat.S_IMODE(x.stat().st_mode) for x in every if x.is_file()}
+    kept = [x for x in every if x.is_file()]
+    files = {stat.S_IMODE(x.stat().st_mode) for x in kept if "objects" not in x.parts}
+    objects = {stat.S_IMODE(x.stat().st_mode) for x in kept if "objects" in x.parts}
+    assert objects == {mode & ~0o222 for mode in files}
     return (
         folders,
         files,
@@ -39,9 +45,9 @@ def modes(private: Path) -> tuple[set[int], set[int], int]:
     ("setting", "folder", "file", "lock", "line"),
     [
         ("", 0o755, 0o644, 0o600, b""),
-        ("group", 0o2775, 0o664, 0o660, b"\tsharedRepository = group\n"),
-        ("world", 0o2775, 0o664, 0o664, b"\tsharedRepository = all\n"),
-        ("0640", 0o2750, 0o640, 0o640, b"\tsharedRepository = 0640\n"),
+        ("group", 0o2775, 0o664, 0o660, b"\tsharedrepository = 1\n"),
+        ("world", 0o2775, 0o664, 0o664, b"\tsharedrepository = 2\n"),
+        ("0640", 0o2750, 0o640, 0o640, b"\tsharedrepository = 0640\n"),
     ],
 )
 def test_shared_clone_files_have_its_modes(
@@ -57,7 +63,7 @@ def test_shared_clone_files_have_its_modes(
     folders, files, lock_mode = modes(private)
     assert (folders, files, lock_mode) == ({folder}, {file}, lock)
     config = (private / "store.git" / "config").read_bytes()
-    assert (line in config, b"sharedRepository" in config) == (True, bool(line))
+    assert (line in config, b"sharedrepository" in config) == (True, bool(line))
 
 
 def test_hooks_of_a_shared_clone_run_for_its_group(

@@ -55,7 +55,7 @@ class Objects:
         return self._kept[id]
 
     def write(self, kind: str, data: bytes) -> str:
-        id, _ = object_id(kind, data, 20)
+        id = object_id(kind, data, 20)
         self._kept[id] = data
         return id
 

@@ -28,18 +28,22 @@ def made_long_ago(clone: Path, seconds: float) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("age", "many", "begins"),
+    ("age", "many", "packs", "joined", "begins"),
     [
-        (TIDY_AFTER + 60, 10**9, True),
-        (TIDY_AFTER - 60, 10**9, False),
-        (TIDY_AGAIN + 60, 0, True),
-        (TIDY_AGAIN - 60, 0, False),
+        (TIDY_AFTER + 60, 10**9, 10**9, 10**9, ["gc"]),
+        (TIDY_AFTER - 60, 10**9, 10**9, 10**9, []),
+        (60, 0, 10**9, TIDY_AGAIN + 60, ["repack"]),
+        (60, 0, 10**9, TIDY_AGAIN - 60, []),
+        (60, 10**9, 0, private_store.JOIN_AGAIN + 5, ["repack"]),
+        (60, 10**9, 0, 1, []),
     ],
 )
-def test_it_begins_once_a_day_or_once_an_hour_where_there_are_many(
+def test_it_begins_once_a_day_or_earlier_where_there_are_many(
     age: float,
     many: int,
-    begins: bool,
+    packs: int,
+    joined: float,
+    begins: list[str],
     path_remote: Remote,
     clones: Clones,
     monkeypatch: pytest.MonkeyPatch,
@@ -48,12 +52,18 @@ def test_it_begins_once_a_day_or_once_an_hour_where_there_are_many(
     store = made_long_ago(clone, age)
     (store / "objects/17").mkdir(exist_ok=True)
     (store / "objects/17" / ("0" * 38)).touch()
+    for ending in ("pack", "idx"):
+        (store / f"objects/pack/pack-x.{ending}").touch()
+    (store / "joined").touch()
+    os.utime(store / "joined", (time.time() - joined,) * 2)
     begun: list[list[str]] = []
     monkeypatch.setattr(private_store, "MANY", many)
+    monkeypatch.setattr(private_store, "PACKS", packs)
     monkeypatch.setattr(private_store, "detach", lambda words, **_: begun.append(words))
     private_store.PrivateStore(str(store)).tidy()
     private_store.PrivateStore(str(store)).tidy()
-    assert ["gc" in words for words in begun] == [True] * begins, "and not twice"
+    ran = [x for words in begun for x in ("gc", "repack") if x in words]
+    assert ran == begins, "and not twice"
 
 
 def test_all_is_there_afterwards(path_remote: Remote, clones: Clones) -> None:

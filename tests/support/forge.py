@@ -35,13 +35,13 @@ from gitlease.core import (
 )
 from gitlease.git import SystemClock
 from gitlease.store import (
-    LooseObjects,
     changed_files,
     lease_file,
     read_ledger,
     write_message,
     write_tree,
 )
+from gitlease.store.libgit import LibgitObjects
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
 from support.repos import git, run_git
@@ -51,9 +51,9 @@ JO, KIM = Actor("jo@example.com", host="laptop"), Actor("kim@example.com", host=
 MINUTE = 60
 
 
-def objects_in(repo: pygit2.Repository) -> LooseObjects:
+def objects_in(repo: pygit2.Repository) -> LibgitObjects:
     """The objects of a repository of tests, as gitlease reads and writes them."""
-    return LooseObjects(repo.path, 20, os.environ)
+    return LibgitObjects(repo.path)
 
 
 @dataclass(frozen=True)

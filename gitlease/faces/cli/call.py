@@ -39,6 +39,8 @@ from gitlease.verbs.table import (
 )
 
 Opener = Callable[..., "wiring.Workspace"]
+# Verbs that live longer than one command, or handle many objects of the ledger.
+LONG = frozenset({"board", "check", "log", "verify", "watch", "work"})
 SENT = ("nothing was sent", "the command may have taken effect")
 
 
@@ -112,6 +114,7 @@ class Call(DoorOfClone):
                 remote=self.remote,
                 session=self.session,
                 no_session=self.no_session,
+                brief=self.command not in LONG,
                 **options,
             )
             opened = self._opened

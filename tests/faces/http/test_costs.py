@@ -18,7 +18,8 @@ from support.running import LONG
 from gitlease.core import Actor, Claim, parse_resource
 from gitlease.engine import Step, fresh_id
 from gitlease.git import COMMIT, PipedObjects
-from gitlease.store import GitRecords, LooseObjects, private_store
+from gitlease.store import GitRecords
+from gitlease.store.libgit import FEW, LibgitObjects
 
 
 @contextmanager
@@ -53,11 +54,11 @@ def test_a_step_of_many_is_one_pack_and_one_push(names: Served) -> None:
         names.ask("jo", "PUT", f"/v1/leases/{first}", json={}).raise_for_status()
     objects, gateway = names.folder / ".git/gitlease/store.git/objects", names.app.gateway
     before, pushed = files_in(objects), gateway.joiner.steps
-    read = LooseObjects.read
+    read = LibgitObjects.read
     with (
         processes() as started,
         mock.patch("os.replace", side_effect=os.replace) as moved,
-        mock.patch.object(LooseObjects, "read", autospec=True, side_effect=read) as reads,
+        mock.patch.object(LibgitObjects, "read", autospec=True, side_effect=read) as reads,
     ):
         asked = list[Future[Step]]()
         for n in range(60):
@@ -72,7 +73,7 @@ def test_a_step_of_many_is_one_pack_and_one_push(names: Served) -> None:
     assert started == ["push"] * steps
     new = files_in(objects) - before
     assert sum(x.suffix == ".pack" for x in new) >= 1
-    assert len(new) <= 2 * steps + private_store.FEW * (steps - 1)
+    assert len(new) <= 2 * steps + FEW * (steps - 1)
     # Beside these what is pending, what is known, and the ref that keeps it.
     assert moved.call_count == len(new) + 3 * steps
     kinds = [call.args[2] for call in reads.call_args_list]
