@@ -22,15 +22,16 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
 }
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
-    # Two of its gits look at commits: for the ledger's id, and for tasks that are not here.
-    "claim deploy": (65, 5),
-    "renew deploy": (65, 3),
-    "list": (63, 4),
-    "release deploy": (65, 3),
+    # Of the gits one reads the copy of the ledger, one keeps its version, and three write a step.
+    # Two more of a claim look at commits: for the ledger's id, and for tasks that are not here.
+    "claim deploy": (67, 10),
+    "renew deploy": (67, 8),
+    "list": (65, 6),
+    "release deploy": (67, 8),
     "hook pre-commit": (34, 3),
     # The first command since main moved reads again what main says of the ledger: three gits.
-    "check HEAD~1..HEAD": (78, 13),
-    "check --stale": (80, 5),
+    "check HEAD~1..HEAD": (81, 13),
+    "check --stale": (83, 7),
 }
 
 
@@ -41,7 +42,7 @@ def test_no_command_costs_more_than_it_did(tmp_path: Path) -> None:
         for name, cost in found.items()
         if len(cost.modules) > MOST[name][0] or len(cost.gits) > MOST[name][1]
     } == {}
-    assert found["claim deploy"].gits_before_push <= 4
+    assert found["claim deploy"].gits_before_push <= 8
 
 
 @pytest.fixture
