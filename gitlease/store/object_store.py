@@ -41,7 +41,7 @@ def open_objects(path: str, id_bytes: int, *, brief: bool) -> ObjectStore:
     ``brief``: this process is one command or hook, which handles few objects.
     """
     by_git = (
-        brief  # to import pygit2 takes 4.4 starts of Python, the commands of a claim 1.2
+        brief  # to import pygit2 takes 4.4 starts of Python, the gits of a claim about one
         or id_bytes == SHA256  # pygit2's wheels read SHA-1 only
         or _owner(path) != os.geteuid()  # libgit2 refuses what another user owns
     )

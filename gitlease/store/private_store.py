@@ -46,6 +46,7 @@ TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
 MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
 PACKS = 32  # packs that become fewer: every git looks into each
+MUCH = 1024 * 1024  # bytes of packs, of a few thousand records: sooner read by libgit2
 JOIN_AGAIN = 10  # seconds after which more of them do
 _PLACES = re.compile(  # of folders in a bare repository, as git makes it in time
     r"(?:refs|logs|objects/tmp_[^/]*)/.*|(?:info|hooks|branches)/"
@@ -143,6 +144,12 @@ class PrivateStore:
             and os.path.isfile(os.path.join(self.path, "HEAD"))
             and _is_plain(self.path)
         )
+
+    def filled(self) -> None:
+        """Choose again how objects are read: a first contact may have brought many to be read."""
+        with contextlib.suppress(OSError), os.scandir(f"{self.path}/objects/pack") as packs:
+            if self._brief and sum(x.stat().st_size for x in packs) > MUCH:
+                self._brief, self._objects = False, None
 
     def is_cut(self) -> bool:
         """Return whether a fetch left out the oldest history of something."""

@@ -754,6 +754,8 @@ class GitRefs:
             if (version := store.ref(to)) is None:
                 raise CopyLost("the fetched ledger cannot be read")
             self._keep(layer, version, came_as=to)
+            if not came:
+                store.filled()
             return version
 
     def _announce(self, layer: str) -> None:

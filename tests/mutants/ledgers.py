@@ -228,9 +228,12 @@ LEDGERS = {
         "if len(keys) != len(found):",
         "if len(keys) > len(found):",
     ),
-    "a spoilt object believed": (" or object_id(kind, data, len(id) // 2)[0] != id", ""),
+    "a spoilt object believed": (
+        'self._proven, self._found = proven, ""',
+        'self._proven, self._found = False, ""',
+    ),
     "an answer to another question believed": (
-        "self._proven and object_id(kind, data, len(id) // 2)[0] != id",
+        "self._proven and object_id(kind, data, len(id) // 2) != id",
         "False",
     ),
     "a restored ledger with tokens that were given before believed": (

@@ -18,7 +18,7 @@ from support.repos import git
 from gitlease.core import MS, Actor, Applied, Barrier, StepRecord
 from gitlease.git import BLOB, COMMIT, SHA1, SHA256, TREE, Absent, OtherKind, TooLarge
 from gitlease.git import objects as git_objects
-from gitlease.store import commit_bytes, make_bare, read_commit, write_message
+from gitlease.store import commit_bytes, make_bare, private_store, read_commit, write_message
 from gitlease.store.libgit import FEW, LibgitObjects
 from gitlease.store.object_store import ObjectStore, open_objects
 from gitlease.store.plumbing import PlumbingObjects
@@ -347,6 +347,18 @@ def test_which_way_is_used(
     if other:
         monkeypatch.setattr(os, "geteuid", lambda: 12_345)
     assert type(open_objects(str(tmp_path / "store.git"), id_bytes, brief=brief)) is expected
+
+
+@pytest.mark.parametrize(("much", "expected"), [(0, LibgitObjects), (10**6, PlumbingObjects)])
+def test_what_a_first_contact_brought_much_of_is_read_by_libgit2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, much: int, expected: type
+) -> None:
+    monkeypatch.setattr(private_store, "MUCH", much)
+    written(Store(tmp_path / "store.git", "libgit"), FEW + 1)
+    store = private_store.PrivateStore(str(tmp_path / "store.git"), brief=True)
+    assert type(store.objects) is PlumbingObjects
+    store.filled()
+    assert type(store.objects) is expected
 
 
 # --- commits ----------------------------------------------------------------------------------
