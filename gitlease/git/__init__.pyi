@@ -38,7 +38,6 @@ from gitlease.git.ownership import closed_objects as closed_objects
 from gitlease.git.ownership import is_closed_folder as is_closed_folder
 from gitlease.git.plain_yaml import NotPlain as NotPlain
 from gitlease.git.plain_yaml import Plain as Plain
-from gitlease.git.plain_yaml import read_own as read_own
 from gitlease.git.plain_yaml import read_plain as read_plain
 from gitlease.git.plain_yaml import write_plain as write_plain
 from gitlease.git.pushes import LEDGER as LEDGER

@@ -205,7 +205,7 @@ LEDGERS = {
         "    if node.anchor and node.tag:\n",
     ),
     "a key that stands twice accepted": (
-        "        if key.text in fields:\n",
+        "        if key.text in lines:\n",
         "        if key.text in ():\n",
     ),
     "records nested without end": (
