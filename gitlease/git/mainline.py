@@ -22,13 +22,15 @@ from functools import cached_property, partial
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import person_key
-from gitlease.git.files import Notes, Unreadable, make_folders, notes_of
+from gitlease.git.files import Notes, Unreadable, notes_of
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
     EXECUTABLE,
     FILE,
     FOLDER,
+    SHA1,
+    SHA256,
     GitObjects,
     TooLarge,
     fetched_store,
@@ -432,6 +434,9 @@ def _remove(store: str) -> None:
     rmtree(store, ignore_errors=True)
 
 
+_CONFIG = "[extensions]\n\tpartialClone = gitlease-main\n"
+
+
 def _store_for(repository: Repository) -> str:
     """Make the private repository, or make it anew when it has too many packs. Raises OSError."""
     store = fetched_store(repository)
@@ -440,22 +445,19 @@ def _store_for(repository: Repository) -> str:
         if sum(x.endswith(".pack") for x in os.listdir(packs)) < MAX_PACKS:
             return store
         _remove(store)
-    make_folders(packs)
-    make_folders(os.path.join(store, "objects", "info"))
-    make_folders(os.path.join(store, "refs", "heads"))
+    from gitlease.git.bare import make_aside  # hooks load this module, and make nothing
+
     own = os.path.join(repository.common_dir, "objects")
-    files = {
-        "objects/info/alternates": f"{as_entry(own)}\n",
-        "config": (
-            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
-            "[extensions]\n\tpartialClone = gitlease-main\n"
-            + ("\tobjectFormat = sha256\n" if repository.object_format == "sha256" else "")
-        ),
-        "HEAD": "ref: refs/heads/main\n",  # the last: without it git sees no repository
-    }
-    for file, text in files.items():
-        with open(os.path.join(store, file), "w", encoding="utf-8", errors="surrogateescape") as f:
-            f.write(text)
+    id_bytes = SHA256 if repository.object_format == "sha256" else SHA1
+    aside = make_aside(store, _CONFIG, id_bytes)
+    try:
+        with open(os.path.join(aside, "objects", "info", "alternates"), "wb") as file:
+            file.write(os.fsencode(f"{as_entry(own)}\n"))
+        os.rename(aside, store)
+    except OSError:
+        _remove(aside)
+        if not os.path.isdir(packs):  # another process was not quicker either
+            raise
     return store
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import pygit2
 
+from gitlease.git.bare import error_of
 from gitlease.git.files import share
 from gitlease.git.objects import SHA1, Absent, check_object
 from gitlease.git.repository import is_id
 from gitlease.store.object_store import New, NewObjects
-from gitlease.store.plumbing import PlumbingObjects, error_of
+from gitlease.store.plumbing import PlumbingObjects
 
 FEW = 24  # objects of a step that become files of their own
 _LEVEL = 1  # of compression: as fast as can be, since an object has a few hundred bytes

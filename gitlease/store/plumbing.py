@@ -7,24 +7,19 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 
 from gitlease.core.errors import Invalid
+from gitlease.git.bare import error_of
 from gitlease.git.objects import Absent, PipedObjects, PipedRefs
 from gitlease.git.repository import OFFLINE
 from gitlease.git.run import clean_environment
 from gitlease.store.object_store import New, NewObjects
 
 LOCKED = 60  # seconds after which nobody still holds the lock of a ref
-# What a file system may say, in the words of git or libgit2.
-_ERRORS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMFILE),
-    *(errno.ENOENT, errno.ENOTDIR, errno.EFBIG, errno.EIO),
-)
 
 
 class PlumbingObjects:
@@ -108,16 +103,6 @@ class PlumbingObjects:
                 )
             except OSError as error:
                 raise Invalid(f"git cannot be run: {error.strerror}") from None
-
-
-def error_of(said: str, path: str) -> OSError:
-    """The error of a file system that git or libgit2 tells in words."""
-    if not os.path.isdir(path):
-        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-    found = next((x for x in _ERRORS if os.strerror(x) in said), 0)
-    if not found:
-        found = errno.EACCES if "permission" in said else errno.EIO
-    return OSError(found, os.strerror(found), path)
 
 
 def drop_old(folder: str, seconds: float, ending: str = "") -> bool:

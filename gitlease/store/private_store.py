@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 
+from gitlease.git.bare import make_aside
 from gitlease.git.files import (
     EXACT,
     cannot_keep,
@@ -23,14 +24,14 @@ from gitlease.git.files import (
     shared_bits,
 )
 from gitlease.git.objects import SHA1, SHA256
-from gitlease.git.run import clean_environment, detach, run_git
+from gitlease.git.run import clean_environment, detach
 from gitlease.store.object_store import ObjectStore, open_objects
-from gitlease.store.plumbing import LOCKED, drop_old, error_of
+from gitlease.store.plumbing import LOCKED, drop_old
 from gitlease.store.storage import CopyLost
 
 # --- the repository ---------------------------------------------------------------------------
 
-_CONFIG = b"""\
+_CONFIG = """\
 [core]
 \tlogAllRefUpdates = false
 [gc]
@@ -39,15 +40,14 @@ _CONFIG = b"""\
 \tauto = false
 [receive]
 \tautogc = false
-"""  # git adds to it what it finds out of the file system
+"""
 REBUILD_PATIENCE = 5.0
-INIT_LIMIT = 30.0  # seconds for git to make a repository
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
 MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
 PACKS = 32  # packs that become fewer: every git looks into each
-MUCH = 1024 * 1024  # bytes of packs, of a few thousand records: sooner read by libgit2
 JOIN_AGAIN = 10  # seconds after which more of them do
+MUCH = 1024 * 1024  # bytes of packs, of a few thousand records: sooner read by libgit2
 _PLACES = re.compile(  # of folders in a bare repository, as git makes it in time
     r"(?:refs|logs|objects/tmp_[^/]*)/.*|(?:info|hooks|branches)/"
     r"|objects/(?:(?:[0-9a-f]{2}|pack|info|info/commit-graphs)/)?"
@@ -66,19 +66,7 @@ def make_bare(path: str, id_bytes: int = SHA1) -> None:
         return
     import shutil
 
-    aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    make_folders(aside)
-    replace_file(os.path.join(aside, "config"), _CONFIG)
-    shared = _shared_word(path)
-    words = ["init", "--quiet", "--bare", "--template=", "--initial-branch=main"]
-    words += [f"--shared={shared}"] if shared else []
-    # Newer gits have settings for both.
-    formats = {"GIT_DEFAULT_HASH": "sha256" if id_bytes == SHA256 else "sha1"}
-    formats["GIT_DEFAULT_REF_FORMAT"] = "files"
-    made = run_git([*words, aside], cwd=aside, timeout=INIT_LIMIT, env=formats)
-    if made.code:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise error_of(made.err, os.path.dirname(path))
+    aside = make_aside(path, _CONFIG, id_bytes, shared=_shared_word(path))
     for _ in range(2):
         with contextlib.suppress(OSError):
             os.rename(aside, path)
@@ -136,7 +124,8 @@ class PrivateStore:
 
     def _is_usable_by_git(self) -> bool:
         config = read_small(os.path.join(self.path, "config"), 4_096) or b""
-        self._id_bytes = SHA256 if b"\tobjectformat = sha256\n" in config else SHA1
+        # Without regard to case: an earlier gitlease wrote it in another one.
+        self._id_bytes = SHA256 if b"\tobjectformat = sha256\n" in config.lower() else SHA1
         shared = _SHARED.search(config)
         return (
             b"\tbare = true\n" in config

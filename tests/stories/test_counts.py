@@ -24,14 +24,14 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
     # Of the gits one reads the copy of the ledger, one keeps its version, and three write a step.
     # Two more of a claim look at commits: for the ledger's id, and for tasks that are not here.
-    "claim deploy": (67, 10),
-    "renew deploy": (67, 8),
-    "list": (65, 6),
-    "release deploy": (67, 8),
+    "claim deploy": (68, 10),
+    "renew deploy": (68, 8),
+    "list": (66, 6),
+    "release deploy": (68, 8),
     "hook pre-commit": (34, 3),
     # The first command since main moved reads again what main says of the ledger: three gits.
-    "check HEAD~1..HEAD": (81, 13),
-    "check --stale": (83, 7),
+    "check HEAD~1..HEAD": (82, 13),
+    "check --stale": (84, 7),
 }
 
 
