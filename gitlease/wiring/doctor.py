@@ -559,7 +559,7 @@ def private(of: Examined) -> Rows:
         folders[:] = [x for x in folders if not x.endswith(DAMAGED)]
     if shut:
         what = f"{shut[0]} cannot be read and written: claims fail"
-        if all(os.lstat(x).st_mode & 0o600 == 0o600 for x in shut):
+        if all(map(is_open_to_owner, shut)):
             yield BAD, f"{what}; it is another's, or read-only", way_back(shut[0])
         else:
             yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
@@ -601,6 +601,12 @@ def is_closed(path: str) -> bool:
     is_other = os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES)
     is_other |= path.endswith(DAMAGED) or not os.path.lexists(path)  # others may remove it
     return not is_other and not os.access(path, need)
+
+
+def is_open_to_owner(path: str) -> bool:
+    """Return whether the modes of a file or folder let its owner use it; git's objects are read."""
+    need = 0o600 if os.path.isdir(path) else 0o400
+    return os.lstat(path).st_mode & need == need
 
 
 def is_sound(folder: str, name: str) -> bool:

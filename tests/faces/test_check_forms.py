@@ -403,7 +403,7 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "most"),
-    [(("--stale",), 8), (("HEAD~1..HEAD",), 10), (("--stale", "HEAD~1..HEAD"), 16)],
+    [(("--stale",), 11), (("HEAD~1..HEAD",), 13), (("--stale", "HEAD~1..HEAD"), 19)],
 )
 def test_only_so_many_git_processes_are_started(
     tmp_path: Path, words: tuple[str, ...], most: int

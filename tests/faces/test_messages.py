@@ -169,6 +169,7 @@ def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:
             "remote": "up",
             "session": "s",
             "no_session": False,
+            "brief": False,
             "anonymous": True,
         }
     ]

@@ -45,10 +45,14 @@ TYPED = {0, 1, 3, 4, 5, 7}
 
 @dataclass(frozen=True)
 class Command:
-    """What is killed, and what it finds: whether the lease is held before."""
+    """What is killed, and what it finds: whether the lease is held before.
+
+    ``by_libgit``: as a process that lives long writes the copy of the ledger.
+    """
 
     words: tuple[str, ...]
     held: bool
+    by_libgit: bool = False
 
     @property
     def verb(self) -> str:
@@ -67,7 +71,15 @@ COMMANDS = {
     "assign and commit": Command(("claim", "F001", "--commit"), held=False),
     "unassign": Command(("release", "F001"), held=True),
     "unassign and commit": Command(("release", "F001", "--commit"), held=True),
+    "claim by libgit2": Command(("claim", "deploy", "--any"), held=False, by_libgit=True),
+    "renew by libgit2": Command(("renew", "deploy"), held=True, by_libgit=True),
 }
+LONG_LIVED = """\
+from gitlease.faces.cli import call
+call.LONG |= {"claim", "renew"}
+from gitlease.__main__ import main
+main()
+"""
 
 
 class Stage:
@@ -105,7 +117,8 @@ class Stage:
     def kill(self, number: int, whom: str) -> dict[str, Any]:
         """Run Jo's command and kill it there; what came of it, with its answer if it gave one."""
         tracer = [sys.executable, kill_nth.__file__, str(number), whom, "--"]
-        command = [sys.executable, "-m", "gitlease", "--json", "-C", str(self.jo)]
+        program = ["-c", LONG_LIVED] if self.command.by_libgit else ["-m", "gitlease"]
+        command = [sys.executable, *program, "--json", "-C", str(self.jo)]
         done = run_program(
             [*tracer, *command, *self.command.words],
             None,
@@ -215,7 +228,8 @@ def stage(
 
 
 @pytest.mark.slow(
-    "claim-caller", "renew-all", "assign-caller", "assign and commit-all", "unassign-caller"
+    *("claim-caller", "renew-all", "assign-caller", "assign and commit-all", "unassign-caller"),
+    "claim by libgit2-caller",
 )
 @pytest.mark.parametrize("whom", ["caller", "all"])
 def test_a_kill_at_any_system_call_leaves_nothing_to_repair(
