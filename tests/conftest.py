@@ -64,11 +64,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     tiers.sort_out(items)
 
 
-def pytest_collection_finish() -> None:
-    """Make the searches for circles cheap."""
-    collecting.forget_circles()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Hold what a test says to its snapshot."""

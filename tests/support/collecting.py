@@ -5,7 +5,6 @@ Every worker collects all that any of them may run, which is a tenth of the defa
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -56,9 +55,3 @@ def in_order(items: list[pytest.Item]) -> None:
     """Put the tests back in the order of their files, which is the same for all workers."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: item.path.parts)
-
-
-def forget_circles() -> None:
-    """Let no search for circles go again through all that collecting has made."""
-    gc.collect()
-    gc.freeze()
