@@ -15,10 +15,13 @@ from support.session import ledger_session
 
 import gitlease
 from benchmarks.bench import BARE, ROOT, Bench, environment
-from gitlease.core import Actor, parse_resource
-from gitlease.engine import ClaimOptions, Keeper, holds_of, renew_grants
+from gitlease.core.lease import Actor
+from gitlease.core.resources import parse_resource
+from gitlease.engine.acts import renew_grants
+from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.claim import claim
-from gitlease.wiring import open_workspace
+from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.wiring.workspace import open_workspace
 
 COUNTS = (1, 10, 50)
 RUN = "run -- true"

@@ -28,46 +28,92 @@ something may be claimed, ``@leases.on_assignment`` when a task is newly assigne
 ledger in memory for your own tests.
 """
 
-import sys
+import importlib
 
 __version__ = "1.0.0rc1"
 
+# The public names with their modules, each loaded when it is first used: a hook that runs on every
+# commit pays for nothing that it does not use. `__init__.pyi` says the same to type checkers.
+_MODULES = {
+    "CheckResult": "gitlease.check.rules",
+    "Progress": "gitlease.core.edge",
+    "Task": "gitlease.core.edge",
+    "ConflictError": "gitlease.core.errors",
+    "Denied": "gitlease.core.errors",
+    "GitleaseError": "gitlease.core.errors",
+    "Invalid": "gitlease.core.errors",
+    "LeaseHeld": "gitlease.core.errors",
+    "LeaseLost": "gitlease.core.errors",
+    "Loss": "gitlease.core.errors",
+    "NotARepository": "gitlease.core.errors",
+    "NotFound": "gitlease.core.errors",
+    "NotHolder": "gitlease.core.errors",
+    "NothingLeft": "gitlease.core.errors",
+    "PolicyRefused": "gitlease.core.errors",
+    "Rollback": "gitlease.core.errors",
+    "Unavailable": "gitlease.core.errors",
+    "UnknownOutcome": "gitlease.core.errors",
+    "UsageError": "gitlease.core.errors",
+    "WaitTimeout": "gitlease.core.errors",
+    "Resource": "gitlease.core.resources",
+    "Became": "gitlease.core.work",
+    "CheckRule": "gitlease.core.work",
+    "Finding": "gitlease.core.work",
+    "Level": "gitlease.core.work",
+    "WorkRef": "gitlease.core.work",
+    "Taken": "gitlease.engine.answers",
+    "Carried": "gitlease.engine.queue",
+    "Carry": "gitlease.engine.queue",
+    "Entry": "gitlease.engine.queue",
+    "WhyNot": "gitlease.engine.queue",
+    "OwnSession": "gitlease.engine.sessions",
+    "AsyncConnection": "gitlease.faces.library.connection",
+    "Connection": "gitlease.faces.library.connection",
+    "GatewayEvent": "gitlease.faces.library.connection",
+    "connect": "gitlease.faces.library.connection",
+    "connect_async": "gitlease.faces.library.connection",
+    "Holding": "gitlease.faces.library.holding",
+    "hold": "gitlease.faces.library.holding",
+    "CannotExecute": "gitlease.faces.library.leases",
+    "Leases": "gitlease.faces.library.leases",
+    "NoCommand": "gitlease.faces.library.leases",
+    "PushAnswer": "gitlease.faces.library.leases",
+    "PushRefused": "gitlease.faces.library.leases",
+    "Session": "gitlease.faces.library.leases",
+    "Subscription": "gitlease.faces.library.leases",
+    "WatchEvent": "gitlease.faces.library.leases",
+    "AsyncLeases": "gitlease.faces.library.opening",
+    "open": "gitlease.faces.library.opening",
+    "open_async": "gitlease.faces.library.opening",
+    "run": "gitlease.faces.library.opening",
+    "session": "gitlease.faces.library.opening",
+    "Board": "gitlease.faces.library.values",
+    "BoardEntry": "gitlease.faces.library.values",
+    "BoardNews": "gitlease.faces.library.values",
+    "InitResult": "gitlease.faces.library.values",
+    "Lease": "gitlease.faces.library.values",
+    "LedgerStatus": "gitlease.faces.library.values",
+    "LeftNote": "gitlease.faces.library.values",
+    "LogEntry": "gitlease.faces.library.values",
+    "QueueReading": "gitlease.faces.library.values",
+    "RunResult": "gitlease.faces.library.values",
+    "WhoAmI": "gitlease.faces.library.values",
+    "WorkResult": "gitlease.faces.library.values",
+    "Landed": "gitlease.push.landing",
+    "WorkEvent": "gitlease.verbs.running",
+    "BrokenRule": "gitlease.verify.replay",
+    "Verified": "gitlease.verify.replay",
+    "Setting": "gitlease.wiring.workspace",
+}
 
-def exports(package):
-    """Return the ``__getattr__`` of a package: it imports a name when the name is first used.
 
-    The package's stub, ``__init__.pyi``, lists what it exports. A hook that runs on every commit
-    pays for nothing that it does not use.
-    """
-
-    names = {}
-
-    def load(name):
-        if not names:
-            names.update(_exported(package))
-        if name not in names:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        # A module of the package, or a name of a module: looked up at every use, so that a test
-        # may replace it there.
-        __import__(f"{package}.{name}" if names[name] == package else names[name])
-        return getattr(sys.modules[names[name]], name)
-
-    return load
+def __getattr__(name: str) -> object:
+    if name == "__all__":
+        return __dir__()
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
-def _exported(package):
-    """Read a package's exports from its stub, and their modules."""
-    with open(f"{sys.modules[package].__file__}i", encoding="utf-8") as stub:
-        imports = (line.split() for line in stub if line.startswith("from gitlease."))
-        return {words[3]: words[1] for words in imports}
-
-
-def __dir__():
-    return sorted([*_exported(__name__), "__version__"])
-
-
-_load = exports(__name__)
-
-
-def __getattr__(name):
-    return __dir__() if name == "__all__" else _load(name)
+def __dir__() -> list[str]:
+    return sorted([*_MODULES, "__version__"])

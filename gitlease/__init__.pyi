@@ -10,6 +10,7 @@ from gitlease.core.errors import GitleaseError as GitleaseError
 from gitlease.core.errors import Invalid as Invalid
 from gitlease.core.errors import LeaseHeld as LeaseHeld
 from gitlease.core.errors import LeaseLost as LeaseLost
+from gitlease.core.errors import Loss as Loss
 from gitlease.core.errors import NotARepository as NotARepository
 from gitlease.core.errors import NotFound as NotFound
 from gitlease.core.errors import NothingLeft as NothingLeft
@@ -20,7 +21,6 @@ from gitlease.core.errors import Unavailable as Unavailable
 from gitlease.core.errors import UnknownOutcome as UnknownOutcome
 from gitlease.core.errors import UsageError as UsageError
 from gitlease.core.errors import WaitTimeout as WaitTimeout
-from gitlease.core.loss import Loss as Loss
 from gitlease.core.resources import Resource as Resource
 from gitlease.core.work import Became as Became
 from gitlease.core.work import CheckRule as CheckRule

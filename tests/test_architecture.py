@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import importlib
 import json
 import re
 import subprocess
@@ -45,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     # None of the product's rules: it judges by its own what these have written.
     "verify": {"core", "git", "server", "store"},
     "wiring": {*_FEATURES, "gateway", "runs", "check", "verify", "server", "push", "install"},
-    "verbs": {"core", "engine", "guard", "wiring", *_FEATURES_SHOWN},
+    "verbs": {"core", "engine", "guard", "settings", "wiring", *_FEATURES_SHOWN},
     # Settings for the coding agents alone, which each command looks for.
     "faces": {"core", "engine", "guard", "gateway", "wiring", "verbs", "door", *_FEATURES_SHOWN}
     | {"settings"},
@@ -155,10 +154,7 @@ def package_of(module: str) -> str:
 
 @cache
 def imports_of(module: str, tree: ast.Module) -> list[Import]:
-    """Every import of a module, every name that it takes from a package, and every string that
-    names a module of ours.
-    """
-    packages = packages_in(tree)
+    """Every import of a module, and every string that names a module of ours."""
 
     def walk(node: ast.AST, eager: bool) -> Iterator[Import]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -171,9 +167,6 @@ def imports_of(module: str, tree: ast.Module) -> list[Import]:
             for name in node.names:
                 if (start, name.name) != ("gitlease", "__version__"):  # any floor may say it
                     yield Import(home_of(start, name.name), node.lineno, eager)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if package := packages.get(node.value.id):
-                yield Import(home_of(package, node.attr), node.lineno, eager)
         elif isinstance(node, ast.Constant) and node.value in MODULES:
             if node.value != "gitlease":  # a word of every message
                 yield Import(str(node.value), node.lineno, eager=False)
@@ -189,27 +182,10 @@ def imports_of(module: str, tree: ast.Module) -> list[Import]:
     return [*walk(tree, eager=True)]
 
 
-def packages_in(tree: ast.Module) -> dict[str, str]:
-    """The packages of ours that a module imports, by their names in it."""
-    every = (node for node in nodes_of(tree) if isinstance(node, ast.ImportFrom))
-    pairs = ((f"{node.module}.{x.name}", x.asname or x.name) for node in every for x in node.names)
-    return {name: target for target, name in pairs if target in exports()}
-
-
-@cache
-def exports() -> dict[str, dict[str, str]]:
-    """Each package's names, with their modules, as its stub lists them."""
-    found: dict[str, dict[str, str]] = {}
-    for package, node in stubs():
-        found.setdefault(package, {}).update((x.name, str(node.module)) for x in node.names)
-    return found
-
-
 def home_of(package: str, name: str) -> str:
-    """The module of a name that is taken from a module or package, or who passes it on."""
+    """The module that an import of a name from a module or package loads."""
     inner = f"{package}.{name}"
-    home = inner if inner in MODULES else exports().get(package, {}).get(name, package)
-    return home if home.startswith(f"{package}.") else package
+    return inner if inner in MODULES else package
 
 
 def _absolute(module: str, node: ast.ImportFrom) -> str:
@@ -228,8 +204,8 @@ def wrong_imports(module: str, tree: ast.Module) -> Iterator[str]:
         place = f"{module}:{found.line} imports {found.target}"
         top = found.target.partition(".")[0]
         if top == "gitlease":
-            if found.target == "gitlease" and MODULES[module].name == "__init__.py":
-                continue  # how a package exports its names
+            if module == "gitlease":
+                continue  # its table of public names, which a test compares with its stub
             there = package_of(found.target)
             if there not in {package, *ARROWS[package]}:
                 yield f"{place}: {package} may import {_list(ARROWS[package])}, not {there}"
@@ -296,12 +272,6 @@ def told(problems: Iterator[str]) -> None:
 
 def test_a_module_imports_only_what_its_package_may() -> None:
     told(wrong for module in MODULES for wrong in wrong_imports(module, tree_of(module)))
-    told(
-        f"{package}'s stub exports a name of {node.module}"
-        for package, node in stubs()
-        if (room := package_of(package)) != (home := package_of(str(node.module)))
-        if home not in ARROWS[room] and room != "door"
-    )
 
 
 def test_only_some_packages_talk_to_the_outside_world() -> None:
@@ -497,16 +467,6 @@ def test_the_independent_check_loads_no_rule_of_the_product() -> None:
     assert packages == {"git"}, "its plain YAML alone"
 
 
-def test_no_module_hides_a_name_of_its_package() -> None:
-    """Once a module is imported it stands in the place of any name that is loaded lazily."""
-    told(
-        f"{p}.{name}"
-        for p, names in exports().items()
-        for name, home in names.items()
-        if f"{p}.{name}" in MODULES and home != p
-    )
-
-
 def test_names_in_the_door_lead_somewhere() -> None:
     import gitlease
 
@@ -516,28 +476,26 @@ def test_names_in_the_door_lead_somewhere() -> None:
         _ = gitlease.nothing  # type: ignore[attr-defined]
 
 
-def stubs() -> Iterator[tuple[str, ast.ImportFrom]]:
-    """Every import of a package's stub, which lists what the package exports."""
-    for stub in sorted(PACKAGE.rglob("__init__.pyi")):
-        package = ".".join(stub.parent.relative_to(ROOT).parts)
-        for node in ast.walk(ast.parse(stub.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("gitlease"):
-                yield package, node
+def test_the_table_of_public_names_is_what_the_stub_tells_type_checkers() -> None:
+    import gitlease
 
-
-def test_what_a_package_exports_is_there_and_is_used() -> None:
-    exported = {(package, name.name) for package, node in stubs() for name in node.names}
-    for package, name in exported:
-        assert getattr(importlib.import_module(package), name) is not None
-    used = set(imported_by_tests())
-    taken = {
-        (packages.get(node.value.id), node.attr)
-        for tree in map(tree_of, MODULES)
-        if (packages := packages_in(tree))
-        for node in nodes_of(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    told_types = {
+        name.name: node.module
+        for node in nodes_of(stub)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("gitlease")
+        for name in node.names
     }
-    told(f"nobody uses {n} of {p}" for p, n in exported - used - taken if p != "gitlease")
+    assert vars(gitlease)["_MODULES"] == told_types
+
+
+def test_a_package_is_only_its_docstring() -> None:
+    """So an import says which module it loads, and no package hides a circle."""
+    for module, file in MODULES.items():
+        if file.name == "__init__.py" and module != "gitlease":
+            (only,) = tree_of(module).body
+            assert isinstance(only, ast.Expr), module
+    assert [x.parent for x in PACKAGE.rglob("__init__.pyi")] == [PACKAGE]
 
 
 # --- the rules themselves --------------------------------------------------------------------
@@ -578,15 +536,6 @@ def test_a_wrong_import_is_noticed(module: str, source: str, complaint: str) -> 
 def test_a_wrong_use_is_noticed(module: str, source: str, complaint: str) -> None:
     (problem,) = wrong_uses(module, ast.parse(source))
     assert complaint in problem
-
-
-@pytest.mark.parametrize(
-    ("use", "eager"), [("x = tasks.read_task", True), ("def f(x: tasks.read_task): ...", False)]
-)
-def test_a_name_of_a_package_counts_as_an_import(use: str, eager: bool) -> None:
-    tree = ast.parse(f"from gitlease import tasks\n{use}\n")
-    _, found = imports_of("gitlease.wiring.x", tree)
-    assert found == Import("gitlease.tasks.reading", 2, eager)
 
 
 def test_an_unknown_package_is_noticed() -> None:

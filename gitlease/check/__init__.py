@@ -1,5 +1,1 @@
 """Checks for continuous integration."""
-
-from gitlease import exports
-
-__getattr__ = exports(__name__)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from gitlease import core
+if TYPE_CHECKING:
+    from gitlease.core.lease import Lease, LeaseView
+
 
 MAX_WORD = 254
 # Parameters that a command takes without their names.
@@ -77,12 +80,12 @@ class GitleaseError(Exception):
     """The layer it is about, if a command used several."""
     by_edge = False
     """Whether an assignment without a live lease blocks."""
-    views: tuple[core.LeaseView, ...] = ()
+    views: tuple[LeaseView, ...] = ()
     """``conflicts`` as the caller sees them, where the ledger was read."""
     warnings: tuple[str, ...] = ()
     """Further warnings for a person."""
     then = ()  # calls (hints) that are safe to make next, where the verb knows them
-    loss: core.Loss | None = None  # why the caller no longer has it, where that is known
+    loss: Loss | None = None  # why the caller no longer has it, where that is known
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class GitleaseError(Exception):
         *,
         resource: str | None = None,
         scope: str | None = None,
-        conflicts: tuple[core.Lease, ...] = (),
+        conflicts: tuple[Lease, ...] = (),
         free_at: int | None = None,
         hints: tuple[str, ...] = (),
         holder: str | None = None,
@@ -117,7 +120,7 @@ class GitleaseError(Exception):
         return copy
 
     @property
-    def lease(self) -> core.LeaseView | None:
+    def lease(self) -> LeaseView | None:
         """The lease that it is about, as the caller sees it, where there is one and it was read."""
         return self.views[0] if self.views else None
 
@@ -139,7 +142,9 @@ class GitleaseError(Exception):
     @property
     def free_at(self) -> datetime | None:
         """When others may take it; None where nobody can tell, or an edge keeps them out."""
-        return None if self.free_at_ms is None else core.moment_of(self.free_at_ms)
+        from gitlease.core.instant import moment_of
+
+        return None if self.free_at_ms is None else moment_of(self.free_at_ms)
 
 
 class LeaseHeld(GitleaseError):
@@ -183,6 +188,16 @@ class NotHolder(GitleaseError):
     code = "not_holder"
 
 
+class Loss(StrEnum):
+    """Why a lease is lost."""
+
+    TAKEN_OVER = "taken_over"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    RELEASED_ELSEWHERE = "released_elsewhere"
+    UNREACHABLE = "unreachable_past_deadline"
+
+
 class LeaseLost(GitleaseError):
     """The caller no longer holds the lease, and must stop what it did under it.
 
@@ -197,7 +212,7 @@ class LeaseLost(GitleaseError):
         self,
         message: str,
         *,
-        loss: core.Loss | None = None,
+        loss: Loss | None = None,
         lease_id: str | None = None,
         never: bool = False,
         **subject: Any,
@@ -207,7 +222,7 @@ class LeaseLost(GitleaseError):
         if loss is None and not never:
             # What is still recorded as live has run out; what is gone was ended by somebody.
             over = any(x.state.value == "active" and not x.parked for x in self.conflicts)
-            loss = core.Loss.EXPIRED if over else core.Loss.RELEASED_ELSEWHERE
+            loss = Loss.EXPIRED if over else Loss.RELEASED_ELSEWHERE
         self.loss = loss
 
 

@@ -8,26 +8,15 @@ session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import Any
 
-from gitlease.core.errors import LeaseLost
+from gitlease.core.errors import LeaseLost, Loss
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
 from gitlease.core.ledger import WAITS, Ledger, Notice, is_of_kept
 from gitlease.core.moves.operations import LAPSED, Event, Grant
 from gitlease.core.resources import fold
-
-
-class Loss(StrEnum):
-    """Why a lease is lost."""
-
-    TAKEN_OVER = "taken_over"
-    REVOKED = "revoked"
-    EXPIRED = "expired"
-    RELEASED_ELSEWHERE = "released_elsewhere"
-    UNREACHABLE = "unreachable_past_deadline"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from gitlease.core.edge import Addresses
-from gitlease.core.errors import LeaseLost, UsageError
+from gitlease.core.errors import LeaseLost, Loss, UsageError
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.lease import Lease, person_key
-from gitlease.core.loss import Loss
 from gitlease.core.moves.operations import Event
 from gitlease.core.resources import WHOLE, fold, parse_resource, scopes_overlap
 from gitlease.core.work import Named

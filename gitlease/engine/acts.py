@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gitlease import engine
 from gitlease.core.edge import Progress
 from gitlease.core.errors import (
     USE_ANY,
@@ -68,7 +67,13 @@ from gitlease.engine.answers import (
 from gitlease.engine.edges import Planned, changes_of, not_in_work_tree, without_numbers
 from gitlease.engine.ledger_session import COMPLETED, ENDED, PART, RETIRING, LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, Written
-from gitlease.engine.stepping import change, change_with_edges, in_every, settle_landed
+from gitlease.engine.stepping import (
+    change,
+    change_with_edges,
+    in_every,
+    is_in_ledger,
+    settle_landed,
+)
 from gitlease.engine.transaction import fresh_id, noting_id
 
 
@@ -604,7 +609,7 @@ def complete(
 
     def is_new(plan: Planned) -> bool:
         no_task = plan.task is None and plan.away is None
-        return no_task and not engine.is_in_ledger(session.known_look(), plan.resource)
+        return no_task and not is_in_ledger(session.known_look(), plan.resource)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word, again=edges.recorded(commit))
@@ -671,7 +676,9 @@ def set_status(
     )
     if edges.rules.progress(word) is Progress.OTHER and picked:
         # Handed on for a review, say: a lapse no longer puts it back into the queue.
-        engine.claim.claim(session, [planned.resource], ClaimOptions(commit=False))
+        from gitlease.engine import claim
+
+        claim.claim(session, [planned.resource], ClaimOptions(commit=False))
     written = _write_without_ledger(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
@@ -780,8 +787,10 @@ def confirm(session: LedgerSession, *, rolled_back: bool = False, another: bool 
         if after.token < seen:
             _check_may_restore(session, head.ledger, "accept")
             above = seen
+    from gitlease.engine.deleted import first_step
+
     # An empty step, even where the ledger is there: a remote may let read who may not write.
-    first = engine.first_step(session, head) if head.ledger is None else None
+    first = first_step(session, head) if head.ledger is None else None
     change(session, "init", first or [Barrier(id=fresh_id(), actor=session.actor)])
     if above is not None:
         _restore(session, above=above)

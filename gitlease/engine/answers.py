@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from gitlease import engine
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import Instant
@@ -14,6 +14,10 @@ from gitlease.core.ledger import MAX_STEP, Note, Ticket
 from gitlease.core.moves.operations import Claim, Event
 from gitlease.core.resources import WHOLE, Resource
 from gitlease.engine.ports import Written
+
+if TYPE_CHECKING:
+    from gitlease.engine.queue import Carry, Entry
+
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
@@ -160,7 +164,7 @@ class Taken:
 class FoundTask:
     """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
 
-    entry: engine.Entry | None = None
+    entry: Entry | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -173,13 +177,13 @@ class QueueReading:
     waits for a person, and is not handed out.
     """
 
-    entries: tuple[engine.Entry, ...] = ()
-    next_up: tuple[engine.Entry, ...] = ()
-    carried: tuple[engine.Carry, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    next_up: tuple[Entry, ...] = ()
+    carried: tuple[Carry, ...] = ()
     taken: tuple[Taken, ...] = ()
     notes: tuple[Note, ...] = ()
     others: tuple[LeaseView, ...] = ()
-    left_alone: tuple[engine.Entry, ...] = ()
+    left_alone: tuple[Entry, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from gitlease import engine
 from gitlease.core.edge import Assignee, Progress, Task
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
@@ -123,12 +122,14 @@ def wait(
     work, which waiting does not free.
     """
     # Nothing is claimed, so a name need not be a task's.
+    from gitlease.engine.wait import Waiter
+
     wanted = several(resources)
     options = ClaimOptions(scope=scope, any_name=True, commit=False, default_fits=True)
     asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
     limit = LONGEST if seconds is None else seconds
     session.learn_main()
-    waiter = engine.Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait)
+    waiter = Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait)
     answer = waiter.get()
     # Somebody may have what is free of leases, on a branch that cannot be read.
     return replace(answer, warnings=(*answer.warnings, *session.edges.doubts_of(wanted)))
@@ -173,7 +174,9 @@ def _claim_when_free(
 
     if wait is None:
         return attempt(NO_TURN)
-    waiter = engine.Waiter(
+    from gitlease.engine.wait import Waiter
+
+    waiter = Waiter(
         session, asked, resources, options.scope, seconds=wait, on_wait=on_wait, claim=attempt
     )
     return waiter.get()

@@ -17,10 +17,10 @@ import contextlib
 import random
 from collections.abc import Callable, Sequence
 
-from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
+from gitlease.core.errors import GitleaseError, LeaseLost, Loss, Unavailable
 from gitlease.core.frozen import JSON, dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held, was_ended_by_own
+from gitlease.core.loss import Hold, Lost, early_ms, ending, still_held, was_ended_by_own
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import parse_resource
 from gitlease.engine.acts import renew_grants

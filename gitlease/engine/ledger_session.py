@@ -21,7 +21,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
 
-from gitlease import engine
 from gitlease.core.edge import Assignee, EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.core.frozen import dataclass, replace
@@ -546,7 +545,9 @@ class LedgerSession:
             self.learn_main()
             said = told_by(self.store, head) + self._repair_edges(head)
             if self.is_landing_to_judge():
-                said += engine.settle_landed(self).warnings
+                from gitlease.engine.stepping import settle_landed
+
+                said += settle_landed(self).warnings
                 # What has landed was completed just now: the answer is of after that.
                 head = self.store.known(self.layer) or head
             return head, said

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gitlease import core
 from gitlease.core.edge import EdgeEdit, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
@@ -24,6 +23,12 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.resources import Resource
+from gitlease.core.work import WorkPush
+
+if TYPE_CHECKING:
+    from gitlease.core.moves.operations import Event, Grant
+    from gitlease.core.moves.transitions import Decided
+
 
 _DOING: list[str] = []
 
@@ -132,7 +137,7 @@ class LedgerStep:
     """A state of a ledger between two others, with the audit events of the step to it."""
 
     ledger: Ledger
-    events: tuple[core.Event, ...]
+    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class Change:
     """A decided step of one ledger on ``base``; ``what`` names it for people."""
 
     base: Snapshot
-    decided: core.Decided
+    decided: Decided
     what: str
 
     @property
@@ -276,7 +281,7 @@ class LedgerStore(Protocol):
     def swap(
         self,
         prepared: Prepared,
-        work: core.WorkPush | None = None,
+        work: WorkPush | None = None,
         *,
         on_start: Callable[[], object] = lambda: None,
     ) -> Swapped:
@@ -315,7 +320,7 @@ class LedgerStore(Protocol):
     def forget_pending(self, prepared: Prepared) -> None:
         """Forget a change whose outcome became known otherwise."""
 
-    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[core.Event, ...]:
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         """The audit trail of the last known state, newest first; ``older``: and what the first
         contact left out, if it is needed."""
 
@@ -527,8 +532,8 @@ class DeadRun:
     """
 
     session: str
-    granted: tuple[core.Grant, ...]
-    bound: tuple[core.Grant, ...]
+    granted: tuple[Grant, ...]
+    bound: tuple[Grant, ...]
     alone: bool
     forget: Callable[[], None]
     may_outlive: bool = False

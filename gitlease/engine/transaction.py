@@ -23,6 +23,7 @@ from gitlease.core.errors import (
     HeadGone,
     Invalid,
     LeaseLost,
+    Loss,
     Unavailable,
     UnknownOutcome,
     UsageError,
@@ -32,7 +33,7 @@ from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment, State, same_person
 from gitlease.core.ledger import MAX_STEP, WORD, Fate, Ledger
-from gitlease.core.loss import Hold, Loss, still_held
+from gitlease.core.loss import Hold, still_held
 from gitlease.core.moves.holding import UNBOUND
 from gitlease.core.moves.operations import (
     Barrier,

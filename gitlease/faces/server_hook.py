@@ -12,8 +12,8 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from gitlease import wiring
 from gitlease.core.errors import GitleaseError, Invalid, clean
+from gitlease.wiring.server import PushVerdict, Refusal, judge_push
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"
@@ -45,7 +45,7 @@ def run_server_hook(argv: Sequence[str]) -> int:
     return REFUSED if verdict.blocked else ACCEPTED
 
 
-def _judged(*, marked: bool) -> wiring.PushVerdict:
+def _judged(*, marked: bool) -> PushVerdict:
     # The program starts without the collector of garbage; a push may be large.
     gc.enable()
     data = sys.stdin.buffer.read(MOST_INPUT) if sys.stdin is not None else b""
@@ -54,10 +54,10 @@ def _judged(*, marked: bool) -> wiring.PushVerdict:
     # unjudged.
     if len(data) < MOST_INPUT and not data.endswith(mark):
         raise Invalid("the list of pushed refs is incomplete")
-    return wiring.judge_push(data.removesuffix(mark) + b"\n")
+    return judge_push(data.removesuffix(mark) + b"\n")
 
 
-def report(verdict: wiring.PushVerdict) -> None:
+def report(verdict: PushVerdict) -> None:
     """Print all findings, refusals first, because clients show the first line."""
     shown = verdict.refusals[:SHOWN]
     for refusal in shown:
@@ -69,7 +69,7 @@ def report(verdict: wiring.PushVerdict) -> None:
         say(f"warning: {text}")
 
 
-def _line(refusal: wiring.Refusal, *, blocked: bool) -> str:
+def _line(refusal: Refusal, *, blocked: bool) -> str:
     ref = f" {refusal.ref}" if refusal.ref else ""
     prefix = "refused" if blocked else "warning: would be refused"
     return f"{prefix}{ref} ({refusal.rule}): {refusal.message}"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from gitlease import git
 from gitlease.core.errors import Invalid, hint
 
 if TYPE_CHECKING:
@@ -223,9 +222,13 @@ def cannot_keep(path: str, error: OSError) -> CannotKeep:
     in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR)
     mends = hint("", "doctor", fix=True)
     if error.errno in (errno.EACCES, errno.EPERM):
+        from gitlease.git.ownership import is_closed_folder
+
         folder = os.path.dirname(file)
-        if git.is_closed_folder(folder):
-            refused = git.cannot_write(folder, "gitlease cannot write its state")
+        if is_closed_folder(folder):
+            from gitlease.git.ownership import cannot_write
+
+            refused = cannot_write(folder, "gitlease cannot write its state")
             return CannotKeep(refused.message, hints=refused.hints)
     return CannotKeep(
         f"gitlease cannot write its state to {file}: {error.strerror}",

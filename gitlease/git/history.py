@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gitlease import core, git
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import LATEST, MS
+from gitlease.core.work import Authorship
 from gitlease.git.repository import (
     PATHS,
     Repository,
@@ -60,7 +60,7 @@ class Changed:
     mode_after: str
     blob_before: str
     blob_after: str
-    lost: tuple[core.Authorship, ...] = ()
+    lost: tuple[Authorship, ...] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -180,7 +180,9 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
     if bases[0] == "HEAD":  # which may be merged under its id, too
         result = ask(repository, "rev-parse", "-q", "--verify", "HEAD")
         bases[0] = os.fsdecode(result.out).strip() if result.code == 0 else "HEAD"
-    return git.merged(repository, bases, None)
+    from gitlease.git.merges import merged
+
+    return merged(repository, bases, None)
 
 
 def committed(
@@ -210,8 +212,10 @@ def committed(
             elif len(parents) > 1:
                 merges[commit] = parents
     if merges:
+        from gitlease.git.merges import merged
+
         for commit, parents in merges.items():
-            changes[commit] = git.merged(repository, parents, commit)
+            changes[commit] = merged(repository, parents, commit)
     return changes
 
 

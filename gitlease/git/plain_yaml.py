@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 # For a message alone: who judges ledgers by rules of their own loads this module, and no core.
-from gitlease import git
+
 
 Plain = None | str | list["Plain"] | dict[str, "Plain"]
 
@@ -243,6 +243,8 @@ def fields_of(node: Node, what: str) -> dict[str, Node]:
 
 def _checked(node: Node, what: str) -> Iterator[tuple[Node, Node]]:
     """The keys and values of a node that must be a mapping, each key a text that stands once."""
+    from gitlease.core.errors import shown
+
     lines = dict[str, int]()
     for key, value in node.need(Shape.MAP, what).pairs:
         if key.shape is not Shape.TEXT:
@@ -250,7 +252,7 @@ def _checked(node: Node, what: str) -> Iterator[tuple[Node, Node]]:
         if key.text == "<<" and not key.style:
             raise BadYaml("merge keys are not allowed", key.line)
         if key.text in lines:
-            twice = f"{git.shown(key.text)} is here twice, first in line {lines[key.text]}"
+            twice = f"{shown(key.text)} is here twice, first in line {lines[key.text]}"
             raise BadYaml(twice, key.line)
         lines[key.text] = key.line
         yield key, value

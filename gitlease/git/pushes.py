@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
-from gitlease import git
 from gitlease.core.errors import Denied, Invalid, Unavailable, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
@@ -178,10 +177,14 @@ def fetch_branch(repository: Repository, remote: str, branch: str) -> None:
         if not result.code or not (is_race or PASSING in result.err):
             break
     if result.code or result.timed_out:
+        from gitlease.git.ownership import REFUSED, closed_objects
+
         lacking = f"{branch} of {remote} cannot be fetched"
-        refused = any(text in result.err for text in git.REFUSED)
-        if refused and (folder := git.closed_objects(repository.common_dir)):
-            raise git.cannot_write(folder, lacking)
+        refused = any(text in result.err for text in REFUSED)
+        if refused and (folder := closed_objects(repository.common_dir)):
+            from gitlease.git.ownership import cannot_write
+
+            raise cannot_write(folder, lacking)
         raise _failure(result, FETCH, lacking, lacking)
 
 

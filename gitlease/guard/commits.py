@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gitlease import core, tasks
-from gitlease.core.edge import Progress, Task
+from gitlease.core.edge import Addresses, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import LATEST, MS
@@ -29,6 +28,10 @@ from gitlease.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.guard.rules import Touched, merged
 from gitlease.settings.schema import Tasks
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
+
+if TYPE_CHECKING:
+    from gitlease.core.whose import Makers
+
 
 MAX_READ = 2_000  # task files of one change; the others count by their names alone
 
@@ -172,9 +175,13 @@ class TaskParser:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
             data = objects.read(side.blob, BLOB, MAX_BYTES)
         except Unreadable as error:
-            keys = tasks.possible_keys(b"", file=side.file, tasks=self._tasks)
+            from gitlease.tasks.reading import possible_keys
+
+            keys = possible_keys(b"", file=side.file, tasks=self._tasks)
             return _Parsed(None, keys, f"{printable(side.file)} {error}")
-        value = tasks.value_of(data, file=side.file, tasks=self._tasks, wanted=self.wanted)
+        from gitlease.tasks.reading import value_of
+
+        value = value_of(data, file=side.file, tasks=self._tasks, wanted=self.wanted)
         if isinstance(value, TaskProblem):
             parsed = _Parsed(None, value.keys, value.message)
         else:
@@ -276,10 +283,12 @@ class CommitReader:
 
     def makers(
         self, holders: Iterable[str], *, names: Mapping[str, str], bots: Iterable[str]
-    ) -> core.Makers:
+    ) -> Makers:
         """Know people by the mailmap, by their ``names`` in task files, and as ``bots``."""
+        from gitlease.core.whose import Makers
+
         canonical = self.canonical((*holders, *names))
-        return core.Makers.of(core.Addresses(canonical=canonical, names=names), bots)
+        return Makers.of(Addresses(canonical=canonical, names=names), bots)
 
     def people(self, commits: Sequence[str]) -> list[CommitFacts]:
         """Read the people of some commits and the names in them, without their changes."""

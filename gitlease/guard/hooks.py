@@ -10,8 +10,8 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gitlease import core, engine, git
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.lease import LeaseView, person_key
@@ -42,6 +42,12 @@ from gitlease.guard.rules import (
 )
 from gitlease.guard.service import GuardService
 from gitlease.settings.schema import Tasks
+
+if TYPE_CHECKING:
+    from gitlease.core.whose import Makers
+    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.git.pushes import Push
+
 
 MADE_UNDER = "made under"  # a kind of notes: trailers that commits do not have, by their ids
 
@@ -100,8 +106,12 @@ class HookWorktree:
         """
         if not self._is_shared(remote):
             return self.brought(lines, remote)
-        asked, target = git.announced(self.repository, lines, remote, self.environ, self.ref_prefix)
-        lost, cut, unknown = git.removed_by(
+        from gitlease.git.pushes import announced
+
+        asked, target = announced(self.repository, lines, remote, self.environ, self.ref_prefix)
+        from gitlease.git.pushes import removed_by
+
+        lost, cut, unknown = removed_by(
             self.repository,
             asked,
             target,
@@ -124,9 +134,11 @@ class HookWorktree:
         ledgers = []
         if self._is_shared(remote):
             # A mirror push deletes from the remote whatever is not here, every ledger too.
+            from gitlease.git.pushes import LEDGER
+
             mirrors = is_mirror_push() or any(map(is_on, self._config(remote, "mirror")))
             ledgers = [f"{self.ref_prefix}/*"] if mirrors else []
-            ledgers += [push.remote_ref for push in pushes if push.kind == git.LEDGER]
+            ledgers += [push.remote_ref for push in pushes if push.kind == LEDGER]
         warnings = [
             f"{push.remote_ref}: only the newest {len(push.every)} commits were checked"
             for push in pushes
@@ -151,9 +163,11 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
+        from gitlease.git.pushes import brought_new
+
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        bring, there = git.brought_new(self.repository, pushes, remote, strict=self.strict)
+        bring, there = brought_new(self.repository, pushes, remote, strict=self.strict)
         known = [x for x in pushes if there.intersection(x.every)]
         differs: frozenset[str] | None = None
         # Of commits that the remote has elsewhere only what differs where they land counts. That
@@ -200,7 +214,7 @@ class HookWorktree:
                 made[n] = replace(commit, named=tuple(named))
         return made
 
-    def makers(self, emails: Iterable[str]) -> core.Makers:
+    def makers(self, emails: Iterable[str]) -> Makers:
         """Know the people with these addresses, by the mailmap of the fetched main branch."""
         return self._reader().makers(emails, names=self.people, bots=self.bots)
 
@@ -209,8 +223,10 @@ class HookWorktree:
         main = main_of(self.repository, self.shared) if self.shared is not None else None
         return CommitReader(self.repository, self.tasks, base=main[1] if main else "")
 
-    def _pushes(self, lines: Sequence[str], remote: str) -> list[git.Push]:
-        return git.outgoing(
+    def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
+        from gitlease.git.pushes import outgoing
+
+        return outgoing(
             self.repository,
             lines,
             remote=remote,
@@ -226,7 +242,9 @@ class HookWorktree:
         return self.shared is not None and self.shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
-        return git.names_of(self.repository, remote)
+        from gitlease.git.pushes import names_of
+
+        return names_of(self.repository, remote)
 
     def _config(self, remote: str, key: str) -> Iterator[str]:
         config = self.repository.config
@@ -303,7 +321,7 @@ class Hooks:
         self,
         worktree: HookWorktree,
         guard: GuardService,
-        service: Callable[[], engine.LedgerSession],
+        service: Callable[[], LedgerSession],
         *,
         mode: str = BLOCK,
         offline: str = WARN,
@@ -353,10 +371,12 @@ class Hooks:
         if blocking or report.superseded:
             # Without what the push only carries along: the holders' own work, and what has landed.
             with contextlib.suppress(GitleaseError):
+                from gitlease.core.whose import Makers
+
                 carried = self._worktree.carried(lines, remote)
                 emails = {x.lease.holder for x in blocking}
                 emails |= {y for x in carried for y in (*x.emails, x.author)}
-                makers = self._worktree.makers(emails) if blocking else core.Makers()
+                makers = self._worktree.makers(emails) if blocking else Makers()
                 report = self._guard.without_own_work(
                     report, carried, lost=work.lost, makers=makers
                 )
@@ -428,9 +448,10 @@ class Hooks:
                     mine.append(task.resource)
             if not mine:
                 return decision
-            answer = engine.claim.claim(
-                service, mine, engine.ClaimOptions(any_name=True, commit=False)
-            )
+            from gitlease.engine import claim
+            from gitlease.engine.answers import ClaimOptions
+
+            answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
         # Only a holder stops the commit: whatever else fails here is our own trouble.
         except LeaseHeld as refused:
             return replace(decision, blocked=self._blocks, refused=refused)
@@ -444,13 +465,15 @@ class Hooks:
             warnings=decision.warnings + answer.warnings,
         )
 
-    def _check_taken(self, started: Sequence[Started], service: engine.LedgerSession) -> None:
+    def _check_taken(self, started: Sequence[Started], service: LedgerSession) -> None:
         # Refuse to take a task from its assignee without a claim: the edge is out of the file
         # already, so the claim itself would not refuse it.
+        from gitlease.core.moves.claiming import assigned_error
+
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}
         for task in started:
             kept = {person_key(name) for name in task.after}
             out = [x for x in people.others(task.before, holder) if person_key(x.name) not in kept]
             if out and task.resource.key not in held:
-                raise core.assigned_error(task.resource, WHOLE, tuple(out))
+                raise assigned_error(task.resource, WHOLE, tuple(out))

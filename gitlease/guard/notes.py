@@ -11,8 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from gitlease import git, guard
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import (
     LOCK,
@@ -25,6 +25,12 @@ from gitlease.git.files import (
     replace_file,
     strings_in,
 )
+from gitlease.git.repository import Repository
+from gitlease.git.run import detach
+
+if TYPE_CHECKING:
+    from gitlease.guard.rules import IdleMarker
+
 
 LONGEST_POINTER = 8_192
 # A note that the remote was asked for a ledger. Alone it is no trace of use.
@@ -142,7 +148,7 @@ class Origin:
     read_at: int
 
 
-def origin_of(repository: git.Repository, environ: Mapping[str, str] | None = None) -> Origin:
+def origin_of(repository: Repository, environ: Mapping[str, str] | None = None) -> Origin:
     """The origin of what is found out now in a repository, by this process."""
     environ = os.environ if environ is None else environ
     home, folder = environ.get("HOME", ""), repository.toplevel or repository.git_dir
@@ -163,7 +169,7 @@ def origin_of(repository: git.Repository, environ: Mapping[str, str] | None = No
     return Origin(who if plain else None, files, repository.config.read_at)
 
 
-def write_idle_marker(folder: str, idle: guard.IdleMarker, origin: Origin, *, now: int) -> None:
+def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin, *, now: int) -> None:
     """Tell the shims; ``now`` is in seconds since the epoch. Never fails."""
     drop_idle_marker(folder)
     if origin.who is None:
@@ -286,7 +292,7 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
     """Start ``gitlease WORDS`` in a session of its own and return at once; whether it started."""
     with contextlib.suppress(OSError, ValueError):
         # -P: a folder called gitlease in the work tree is not to be run instead of this program.
-        process = git.detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
+        process = detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
         # Nobody waits for it: without a code Python would warn of it when this process ends.
         process.returncode = 0
         return True

@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from gitlease import runs
 from gitlease.core.frozen import JSON, Damaged, dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
@@ -31,6 +30,7 @@ from gitlease.git.files import Notes, Table, is_private, notes_of, strings_in
 from gitlease.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
 from gitlease.git.run import numbered_in, still_runs, working_parent
 from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
+from gitlease.runs.records import RunsFolder
 from gitlease.settings.identity import CONTINUED, continued
 
 Process = tuple[int, str]
@@ -182,7 +182,7 @@ def _runs(git_dirs: Collection[str]) -> Iterator[tuple[str, Present, float]]:
     """The runs in work trees, likewise, by their own records."""
     places = {*map(os.path.realpath, git_dirs)}
     for common_dir in {*map(common_dir_of, git_dirs)}:
-        for run in runs.RunsFolder(os.path.join(common_dir, "gitlease"), "").alive():
+        for run in RunsFolder(os.path.join(common_dir, "gitlease"), "").alive():
             present = Present(
                 holder=run.holder,
                 session=run.session,

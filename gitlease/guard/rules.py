@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from gitlease import core
 from gitlease.core import resources
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant, humanize_duration
@@ -27,6 +27,10 @@ from gitlease.core.lease import (
 )
 from gitlease.core.ledger import Notice
 from gitlease.core.resources import Resource, fold, scopes_overlap
+from gitlease.core.work import Authorship, Named
+
+if TYPE_CHECKING:
+    from gitlease.core.whose import Makers, Naming, Superseded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +110,7 @@ class PushedWork:
     ledgers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    naming: tuple[core.Naming, ...] = ()
+    naming: tuple[Naming, ...] = ()
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
@@ -149,7 +153,7 @@ class Touched:
     path: str
     tasks: frozenset[str] = frozenset()
     folder: bool = False
-    lost: tuple[core.Authorship, ...] = ()
+    lost: tuple[Authorship, ...] = ()
 
     def joined(self, other: Touched) -> Touched:
         """Merge two of the same path."""
@@ -193,12 +197,12 @@ class PushedCommit:
 
     id: str
     touched: tuple[Touched, ...]
-    named: tuple[core.Named, ...] = ()
+    named: tuple[Named, ...] = ()
     recorded: int | None = None
     emails: tuple[str, ...] = ()
     author: str = ""
     parents: tuple[str, ...] = ()
-    mentioned: tuple[core.Named, ...] = ()
+    mentioned: tuple[Named, ...] = ()
 
 
 def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
@@ -273,14 +277,14 @@ class Viewpoint:
         matches = {n for change in touched for n in cover.matching(change)}
         return sorted((mine[n] for n in matches), key=lambda x: x.key)
 
-    def vouches(self, named: core.Named, records: Iterable[Lease]) -> bool:
+    def vouches(self, named: Named, records: Iterable[Lease]) -> bool:
         """Tell whether the actor holds what a commit names, or finished it, by its records.
 
         Whoever holds a resource vouches for the commits of earlier leases that they push.
         """
         return any(self._answers_for(x) for x in _named_by(named, records))
 
-    def vouching(self, named: core.Named, records: Iterable[Lease]) -> list[Lease]:
+    def vouching(self, named: Named, records: Iterable[Lease]) -> list[Lease]:
         """The actor's live leases by which it vouches for a commit."""
         return [x for x in _named_by(named, records) if self.works_under(x)]
 
@@ -307,7 +311,7 @@ class Viewpoint:
         return relation(lease, actor, self.policy, self.moment)
 
 
-def _named_by(named: core.Named, records: Iterable[Lease]) -> Iterable[Lease]:
+def _named_by(named: Named, records: Iterable[Lease]) -> Iterable[Lease]:
     return (
         x for x in records if x.resource.key == named.key and scopes_overlap(x.scope, named.scope)
     )
@@ -318,14 +322,16 @@ def blocking(
     carried: Sequence[PushedCommit],
     layer: str,
     actor: Actor,
-    makers: core.Makers | None = None,
+    makers: Makers | None = None,
 ) -> GuardFinding | None:
     """The finding with the oldest commit that touches its path and is not its lease's own work.
 
     None if there is no such commit. ``carried`` begins with the newest.
     """
+    from gitlease.core.whose import Makers
+
     lease = finding.lease
-    known = makers or core.Makers()
+    known = makers or Makers()
 
     def is_own_work(commit: PushedCommit) -> bool:
         # Anybody may land the holder's work. A person's other run is known by the token alone.
@@ -340,9 +346,7 @@ def blocking(
     return None
 
 
-def names_grant(
-    named: Iterable[core.Named], recorded: int | None, lease: Lease, layer: str
-) -> bool:
+def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
     """Tell whether the trailers of a commit name the present token of a lease.
 
     Tokens are public, so this alone shows nothing: its people have to be the holder's as well, or a
@@ -423,7 +427,7 @@ class GuardReport:
     warnings: tuple[str, ...] = ()
     offline: str = ""
     old: frozenset[str] = frozenset()
-    superseded: tuple[core.Superseded, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
 
     def lenient(self) -> GuardReport:
         """Turn findings that rest only on a state too old to block anybody into warnings."""

@@ -6,14 +6,14 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitlease import core, engine
 from gitlease.core.errors import (
     AnotherLedger,
     Denied,
     GitleaseError,
     LeaseLost,
+    Loss,
     Rollback,
     Unavailable,
 )
@@ -52,6 +52,10 @@ from gitlease.guard.rules import (
     renew_at,
 )
 from gitlease.store.state import StateFolder, load_leases
+
+if TYPE_CHECKING:
+    from gitlease.core.whose import Makers, Naming, Superseded
+    from gitlease.engine.ledger_session import LedgerSession
 
 
 class GuardService:
@@ -125,8 +129,8 @@ class GuardService:
     def with_superseded(
         self,
         report: GuardReport,
-        commits: Sequence[core.Naming],
-        makers: Callable[[Iterable[str]], core.Makers],
+        commits: Sequence[Naming],
+        makers: Callable[[Iterable[str]], Makers],
     ) -> GuardReport:
         """Add the superseded ones among the commits of a push, by the state just fetched.
 
@@ -137,7 +141,7 @@ class GuardService:
         # Loaded only here: most hooks are of commits, and name no lease.
         from gitlease.guard.grants import naming_in, superseded_in
 
-        found: list[core.Superseded] = []
+        found: list[Superseded] = []
         for layer in self._layers:
             cached = self._load(layer)
             if cached is None or cached.doubt:
@@ -165,7 +169,7 @@ class GuardService:
         carried: Sequence[PushedCommit],
         *,
         lost: Sequence[Touched],
-        makers: core.Makers | None = None,
+        makers: Makers | None = None,
     ) -> GuardReport:
         """Drop findings that only the leaseholders' own commits touch, unless their path is lost.
 
@@ -355,6 +359,8 @@ class GuardService:
         return self._keep(head) if head is not None else None
 
     def _keep(self, head: Snapshot) -> CachedLedger:
+        from gitlease.engine.ledger_session import of_damage
+
         holder, layer, at = self._actor.holder, head.layer, head.received
         leases, damage = head.ledger.live(holder) if head.ledger else (LeaseRows(()), [])
         doubt = self._store(layer).doubt(head)
@@ -364,7 +370,7 @@ class GuardService:
             received=at,
             leases=leases,
             policy=head.policy,
-            damage=engine.of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
+            damage=of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
             notices=head.ledger.notices(holder) if head.ledger else (),
             seen=head.seen,
             doubt=doubt.message if doubt is not None else "",
@@ -389,6 +395,8 @@ class GuardService:
     ) -> None:
         # By the remote's state: a lease that ran out may have been taken over, or revoked. The
         # remote is asked once for each loss, unless it failed to answer lately.
+        from gitlease.engine.ledger_session import told, unread_notices
+
         for cached in ledgers:
             layer, ended = cached.layer, self._ran_out(cached, sessions)
             news = set(ended)
@@ -397,10 +405,8 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                unread = engine.unread_notices(
-                    self._store(layer), layer, cached.notices, self._actor
-                )
-                self._losses += [engine.told(notice) for notice in unread]
+                unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
+                self._losses += [told(notice) for notice in unread]
             if news:
                 age = None if self._fetched.get(layer) else self._age_ms(cached) // MS
                 self._losses += [
@@ -465,11 +471,14 @@ def retry_interval(leases: Iterable[Lease]) -> int:
     return max(1, min(BEAT_AGAIN, shortest // TRIES))
 
 
-def renew_known(session: engine.LedgerSession, leases: Sequence[Lease]) -> list[str]:
+def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     """Renew leases of the cached state in one push; the messages for the holder."""
     # Nobody waits for it: an error would be seen by no one.
     try:
-        answer = engine.renew_grants(session, [*map(core.grant_of, leases)], in_use=False)
+        from gitlease.core.moves.operations import grant_of
+        from gitlease.engine.acts import renew_grants
+
+        answer = renew_grants(session, [*map(grant_of, leases)], in_use=False)
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
     usual = session.store.warnings  # of the place itself, nothing new
@@ -480,9 +489,7 @@ def renew_known(session: engine.LedgerSession, leases: Sequence[Lease]) -> list[
     for x in answer.refused:
         # A loss is told by a notice in the ledger, or as having run out.
         is_loss = isinstance(x, LeaseLost) and head is not None and head.ledger is not None
-        if not is_loss or (
-            x.loss is not core.Loss.EXPIRED and (x.resource, x.scope) not in noticed
-        ):
+        if not is_loss or (x.loss is not Loss.EXPIRED and (x.resource, x.scope) not in noticed):
             news.append(x.message)
     return news
 

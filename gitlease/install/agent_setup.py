@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gitlease import install
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, hint
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json, make_folders, read_regular, strings_in
 from gitlease.git.repository import Repository, ask, discover
+from gitlease.install.git_hooks import uninstall
 from gitlease.install.hook_places import find_marked, rewrite_file
 from gitlease.settings.identity import AGENTS, Agent
 from gitlease.settings.schema import FILE
@@ -655,7 +655,7 @@ def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> tuple[li
 
 def _hooks(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
     """git's hooks"""
-    plan = install.uninstall(repository, dry_run=dry_run)
+    plan = uninstall(repository, dry_run=dry_run)
     yield from (*plan.messages, *plan.notes)
 
 

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Literal
 
-from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, LeaseLost
+from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, LeaseLost, Loss
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import (
     DEFAULT_POLICY,
@@ -32,7 +32,7 @@ from gitlease.core.lease import (
     holder_has,
 )
 from gitlease.core.ledger import Fate
-from gitlease.core.loss import Loss, still_held
+from gitlease.core.loss import still_held
 from gitlease.core.moves.operations import AddNote, Complete, Operation, Renew, grant_of
 from gitlease.core.moves.transitions import Decided
 from gitlease.core.resources import Resource, fold, parse_resource

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from gitlease import runs
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
@@ -24,12 +23,13 @@ from gitlease.engine.keeping import Keeper, LossDetector, RenewalResult
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.run import log
+from gitlease.runs.records import RunPlace
 
 RENEWING, WATCHING = "renewing", "watching"
 UNDER_WAY = 5.0  # seconds after which a renewal that is under way is checked again
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
 
-Place = TypeVar("Place", bound="runs.RunPlace")
+Place = TypeVar("Place", bound="RunPlace")
 Listener = Callable[[Lost], None]
 Glance = Callable[[Sequence[Hold]], Sequence[Lost]]
 
@@ -238,7 +238,7 @@ def in_a_run(place: Place, kind: str, *, always: bool = False) -> Place:
     return place.again(run=f"{kind}-{fresh_id()[:12]}", pid=pid)
 
 
-def heartbeat_of(place: runs.RunPlace) -> Heartbeat:
+def heartbeat_of(place: RunPlace) -> Heartbeat:
     """The heartbeat of this process for a ledger, shared by all that keep leases of it."""
     with _lock:
         key = place.ledger, place.actor.holder
@@ -249,7 +249,7 @@ def heartbeat_of(place: runs.RunPlace) -> Heartbeat:
 
 
 def new_heartbeat(
-    place: runs.RunPlace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
+    place: RunPlace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
 ) -> Heartbeat:
     """A heartbeat that is not shared, and gives a grant up so ``early`` (ms) before its end.
 
@@ -273,7 +273,7 @@ def new_heartbeat(
 
 
 @contextlib.contextmanager
-def kept(place: runs.RunPlace, resource: Resource) -> Iterator[None]:
+def kept(place: RunPlace, resource: Resource) -> Iterator[None]:
     """Renew one's own leases of a resource in this block; a loss is left to their next use."""
     now, heartbeat = place.ledger.clock.now(), heartbeat_of(place)
     leases = [x for x in place.ledger.own_live() if x.answers_to(place.actor) and not x.parked]
@@ -292,7 +292,7 @@ def kept(place: runs.RunPlace, resource: Resource) -> Iterator[None]:
         heartbeat.drop([x.grant.lease_id for x in holds], unheard)
 
 
-def at_the_end(place: runs.RunPlace, lease_ids: Collection[str]) -> LedgerSession:
+def at_the_end(place: RunPlace, lease_ids: Collection[str]) -> LedgerSession:
     """The session to release these leases with: it does not wait for a remote long past their end.
 
     A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``.

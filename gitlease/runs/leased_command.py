@@ -11,16 +11,24 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from gitlease import engine
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost, Unavailable, clean
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    Loss,
+    Unavailable,
+    clean,
+)
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import format_duration, rfc3339
 from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.core.ledger import is_kept
-from gitlease.core.loss import Loss, Lost, early_ms
+from gitlease.core.loss import Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources import Resource, parse_resource, word_anywhere
 from gitlease.engine import acts
+from gitlease.engine import claim as claim_module
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.ledger_session import LedgerSession
@@ -121,7 +129,7 @@ def claim_to_run(
             ends_orderly(),
             claiming(place, replace(request.options, bind=not one)) as (run, bound),
         ):
-            answer = engine.claim.claim(
+            answer = claim_module.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
             return replace(answer, run=run)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from gitlease import server
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid, hint
 from gitlease.core.frozen import dataclass
@@ -53,6 +53,10 @@ from gitlease.store import tree
 from gitlease.store.object_store import NewObjects
 from gitlease.store.records import HEADER_FILE, BadStep, operations_line, read_step
 from gitlease.store.tree import MAX_TREE, LedgerCommit, changed_files, read_ledger, write_tree
+
+if TYPE_CHECKING:
+    from gitlease.server.work import WorkGuard
+
 
 # --- what the hook is told --------------------------------------------------------------------
 
@@ -695,8 +699,10 @@ class _Push:
             self.warnings.append(unknown.message)
             pusher = Pusher((), "somebody")  # who holds nothing
 
-        def guard_of(layers: Sequence[str]) -> server.WorkGuard:
-            return server.WorkGuard(
+        def guard_of(layers: Sequence[str]) -> WorkGuard:
+            from gitlease.server.work import WorkGuard
+
+            return WorkGuard(
                 self._repository,
                 [settings.tasks for settings in each],
                 self._objects,
@@ -738,8 +744,10 @@ class _Push:
         for line in lines[:SHOWN]:
             yield Refusal("", HELD, line, hints)
         if len(lines) > SHOWN:
+            from gitlease.server.work import FINDINGS
+
             more = len(lines) - SHOWN
-            yield Refusal("", HELD, f"and {more if len(lines) < server.FINDINGS else 'many'} more")
+            yield Refusal("", HELD, f"and {more if len(lines) < FINDINGS else 'many'} more")
 
     def _layers(self) -> list[str]:
         """The layers that have a ledger before this push."""
@@ -756,7 +764,7 @@ class _Push:
 
     def _check_settings(
         self,
-        guard: server.WorkGuard,
+        guard: WorkGuard,
         after: Settings,
         move: RefMove,
         leads: Sequence[str],

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from gitlease import settings
 from gitlease.core.errors import GitleaseError, shown
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources import GLOBAL_LAYER
@@ -307,7 +306,9 @@ def _parsed(file: MainFile, name: str) -> MainPlace:
     if file.presence is not Presence.KNOWN:
         return MainPlace(file.presence, {}, name, file.why)
     try:
-        found = settings.parse_settings(file.data)
+        from gitlease.settings.text import parse_settings
+
+        found = parse_settings(file.data)
     except GitleaseError as error:
         return MainPlace(Presence.UNKNOWN, {}, name, f"{error.message} (on {name})")
     rows = {x: found[x] for x in (*PLACE, LEDGER) if x in found}

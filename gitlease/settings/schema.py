@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from gitlease import git, settings
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, check_text, hint, shown
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import format_duration, parse_duration
 from gitlease.core.resources import GLOBAL_LAYER, fold, parse_layer, path_resource, resolve_path
 from gitlease.git.files import Unreadable, load_json, read_regular, store_json
 from gitlease.git.mainline import Presence, read_main_file
+from gitlease.git.objects import BLOB, objects_of
 from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository, Ways, ask, listed_refs
 from gitlease.git.run import run_git
 
@@ -349,7 +349,9 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
             return {
                 name: Found(value, str(source)) for name, (value, source) in kept["found"].items()
             }
-    parsed = settings.parse_settings(data)
+    from gitlease.settings.text import parse_settings
+
+    parsed = parse_settings(data)
     with contextlib.suppress(OSError):
         if os.path.isdir(folder):
             rows = {name: [entry.value, entry.source] for name, entry in parsed.items()}
@@ -696,7 +698,7 @@ _LINE = rb"(?m)^[^#\n]*?\bledger['\"]?[ \t]*:[ \t]*['\"]?(" + _ID + rb")\b"
 
 def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
     """The committed id; None if none is. Raises Unreadable if that cannot be known here."""
-    objects, unknown = git.objects_of(repository), ""
+    objects, unknown = objects_of(repository), ""
     main = read_main_file(repository, remotes, FILE, limit=MAX_FILE, objects=objects)
     if main.presence is Presence.KNOWN:
         try:
@@ -708,7 +710,7 @@ def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
         unknown = main.why
     # A branch that has the id of the ledger is as good: whoever made it had that from main.
     try:
-        id = _id_in(objects.named(f"HEAD:{FILE}", git.BLOB, MAX_FILE))
+        id = _id_in(objects.named(f"HEAD:{FILE}", BLOB, MAX_FILE))
     except Unreadable:
         id = None
     if id is None and unknown:
@@ -718,12 +720,12 @@ def recorded_id(repository: Repository, remotes: Sequence[str]) -> str | None:
 
 def branch_id(repository: Repository) -> str | None:
     """The id on any branch of this clone, or on any that was fetched; None if none has one."""
-    objects, files = git.objects_of(repository), set[bytes]()
+    objects, files = objects_of(repository), set[bytes]()
     for _, ref, symref in listed_refs(repository, ["refs/heads/", "refs/remotes/"]):
         if symref:
             continue
         with contextlib.suppress(Unreadable):
-            data = objects.named(f"{ref}:{FILE}", git.BLOB, MAX_FILE)
+            data = objects.named(f"{ref}:{FILE}", BLOB, MAX_FILE)
             if data not in files and (id := _id_in(data)) is not None:
                 return id
             files.add(data)
@@ -733,11 +735,11 @@ def branch_id(repository: Repository) -> str | None:
 def former_id(repository: Repository) -> str | None:
     """An id that commits of this clone recorded and removed, or whose branch was deleted."""
     command = ["rev-list", f"-n{MAX_CHANGES}", "--full-history", "--all", "--reflog", "--", FILE]
-    done, objects = ask(repository, *command), git.objects_of(repository)
+    done, objects = ask(repository, *command), objects_of(repository)
     for commit in os.fsdecode(done.out).split() if done.code == 0 else ():
         for name in (commit, f"{commit}^"):
             with contextlib.suppress(Unreadable):
-                if (id := _id_in(objects.named(f"{name}:{FILE}", git.BLOB, MAX_FILE))) is not None:
+                if (id := _id_in(objects.named(f"{name}:{FILE}", BLOB, MAX_FILE))) is not None:
                     return id
     return None
 
@@ -755,7 +757,9 @@ def _id_in(data: bytes) -> str | None:
             raise Unreadable("cannot be read: it is not UTF-8") from None
         return None
     try:
-        setting = settings.parse_settings(data).get(LEDGER)
+        from gitlease.settings.text import parse_settings
+
+        setting = parse_settings(data).get(LEDGER)
     except GitleaseError as error:  # what it says of other settings must not hide the id
         match = re.search(_LINE, data)
         if match is None and b"\\" in data:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitlease import store
 from gitlease.core.errors import GitleaseError, Invalid, Unavailable, hint
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
@@ -28,6 +27,10 @@ from gitlease.engine.ports import Snapshot
 from gitlease.git.files import strings_in
 from gitlease.store.state import Known
 from gitlease.store.storage import Storage
+
+if TYPE_CHECKING:
+    from gitlease.store.git_ledger import RefLedgerStore
+
 
 YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
@@ -77,7 +80,7 @@ class RemoteFacts:
 class Admission:
     """Decides whether leases may be granted on the ledgers of one place."""
 
-    def __init__(self, facts: RemoteFacts, ledgers: store.RefLedgerStore) -> None:
+    def __init__(self, facts: RemoteFacts, ledgers: RefLedgerStore) -> None:
         self._facts, self._ledgers = facts, ledgers
         self._recorded: tuple[Instant, str | None, Invalid | None] | None = None
         self._found_beside: dict[str, tuple[Instant, str]] = {}

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from gitlease import core
 from gitlease.core.errors import HeadGone
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Records
+from gitlease.core.moves.operations import Event
+from gitlease.core.work import WorkPush
 from gitlease.engine.ports import Change, Swapped
 
 COPY_LOST = "this clone's copy of the ledger was damaged, and is fetched again: try again"
@@ -67,7 +68,7 @@ class PastStep(Protocol):
     @property
     def time(self) -> int: ...
     @property
-    def events(self) -> tuple[core.Event, ...]: ...
+    def events(self) -> tuple[Event, ...]: ...
     @property
     def operations(self) -> frozenset[str] | None: ...
     @property
@@ -122,8 +123,8 @@ class Storage(Protocol):
 class SharedWithWork(Protocol):
     """A storage beside people's work, so that both move at once or not at all."""
 
-    def swap(self, moves: Sequence[Move], work: core.WorkPush | None = None) -> Swapped:
+    def swap(self, moves: Sequence[Move], work: WorkPush | None = None) -> Swapped:
         """Move ledgers as a storage does, with the refs of ``work``."""
 
-    def work_refs(self, work: core.WorkPush) -> Mapping[str, str]:
+    def work_refs(self, work: WorkPush) -> Mapping[str, str]:
         """The refs of some work now, ``""`` for those that are not there."""

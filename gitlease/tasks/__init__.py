@@ -1,5 +1,1 @@
 """Task files, and the edges in them."""
-
-from gitlease import exports
-
-__getattr__ = exports(__name__)

@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitlease import tasks
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import replace
@@ -46,6 +45,10 @@ from gitlease.tasks.scan import (
     why_no_task,
 )
 
+if TYPE_CHECKING:
+    from gitlease.tasks.reading import TaskReader
+
+
 MOST_LOOKED_AT = 10_000  # entries of a submodule
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 
@@ -75,8 +78,10 @@ class GitTaskFiles:
     # What a command without task files has no use for is imported when there are some.
 
     @cached_property
-    def _reader(self) -> tasks.TaskReader:
-        return tasks.TaskReader(self._tasks, self._folder)
+    def _reader(self) -> TaskReader:
+        from gitlease.tasks.reading import TaskReader
+
+        return TaskReader(self._tasks, self._folder)
 
     @cached_property
     def _journal(self) -> EdgeJournal:
@@ -251,18 +256,24 @@ class GitTaskFiles:
             return
         root = self._root()
         contents = {}
+        from gitlease.tasks.edit import read_place
+
         for change in changes:
             with _errors_name_task(change):
-                contents[change.file] = tasks.read_place(root, change.file)
+                contents[change.file] = read_place(root, change.file)
+        from gitlease.tasks.edit import ask_git
+
         # Once for all files: each git costs as much as the rest of the check.
-        refused = tasks.ask_git(self._repository.git_dir, root, list(contents))
+        refused = ask_git(self._repository.git_dir, root, list(contents))
         for change in changes:
             with _errors_name_task(change):
                 if change.file in refused:
                     raise refused[change.file]
                 self._edit(change, contents[change.file])
         if commit:
-            tasks.check_commit(self._repository, self._tasks, changes)
+            from gitlease.tasks.edge_commit import check_commit
+
+            check_commit(self._repository, self._tasks, changes)
 
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         if not changes:
@@ -282,7 +293,9 @@ class GitTaskFiles:
         try:
             # Commits of one clone move the same branch: in turns none of them has to try again.
             with StateFolder(os.path.dirname(self._intents)).turn(TIMEOUT, lambda: None):
-                made = tasks.commit_edges(self._repository, self._tasks, good) if good else None
+                from gitlease.tasks.edge_commit import commit_edges
+
+                made = commit_edges(self._repository, self._tasks, good) if good else None
         except Invalid as error:
             problem = f"it is not committed: {error.message}"
         in_head = made is None and not problem
@@ -294,12 +307,16 @@ class GitTaskFiles:
     def _write(self, root: str, change: TaskChange) -> Written:
         edit = partial(self._edit, change)
         try:
-            return Written(change, tasks.change_file(root, change.file, edit, aside=self._folder))
+            from gitlease.tasks.edit import change_file
+
+            return Written(change, change_file(root, change.file, edit, aside=self._folder))
         except Invalid as error:
             return Written(change, False, problem=error.message)
 
     def _edit(self, change: TaskChange, data: bytes) -> bytes:
-        return tasks.edit_task(
+        from gitlease.tasks.edit import edit_task
+
+        return edit_task(
             data, file=change.file, tasks=self._tasks, edit=change.edit, of=change.resource
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from gitlease import verify
 from gitlease.check.commits import read_context
 from gitlease.check.rules import CheckResult
 from gitlease.core.errors import GitleaseError, UsageError
@@ -19,6 +19,10 @@ from gitlease.wiring.check import (
     prefix_in,
     verify_ledger,
 )
+
+if TYPE_CHECKING:
+    from gitlease.verify.replay import Verified
+
 
 SHOWN = 20  # violations of a ledger, printed for people
 
@@ -215,17 +219,21 @@ def verify_verb(
     )
 
 
-def _verified_lines(shown: str, found: verify.Verified) -> Iterable[str]:
+def _verified_lines(shown: str, found: Verified) -> Iterable[str]:
+    from gitlease.verify.replay import several
+
     for one in found.broken[:SHOWN]:
         yield f"{one.commit}: {one.rule}: {one.message}"
     if len(found.broken) > SHOWN:
-        yield f"and {verify.several(len(found.broken) - SHOWN, 'more violation')}: --json has them"
+        yield f"and {several(len(found.broken) - SHOWN, 'more violation')}: --json has them"
     for why in found.unjudged:
         yield f"not judged: {why}"
     counts = (found.commits, "commit"), (found.decisions, "decision"), (found.leases, "grant")
-    checked = ", ".join(verify.several(number, what) for number, what in counts)
+    checked = ", ".join(several(number, what) for number, what in counts)
     yield f"{shown} at revision {found.revision}: {checked}: {_outcome(found)}"
 
 
-def _outcome(found: verify.Verified) -> str:
-    return verify.several(len(found.broken), "violation") if found.broken else "no rule is broken"
+def _outcome(found: Verified) -> str:
+    from gitlease.verify.replay import several
+
+    return several(len(found.broken), "violation") if found.broken else "no rule is broken"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease import push
 from gitlease.core.errors import USE_ANY, Hint, NotFound, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import format_duration
@@ -360,7 +359,9 @@ def land_verb(
     # Landing pushes commits, and the ledger of tests has no repository.
     if door.in_memory:
         raise UsageError("a ledger in memory has no work to land")
-    options = push.LandOptions(
+    from gitlease.push.landing import LandOptions
+
+    options = LandOptions(
         base=base, by=by, check=check or (), unfenced=unfenced, hooks=not no_verify
     )
     landed = door.workspace.land(resource, options, tell=door.tell)

@@ -9,11 +9,9 @@ import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gitlease import core, runs
-from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost
+from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost, Loss
 from gitlease.core.frozen import replace
-from gitlease.core.lease import same_person
-from gitlease.core.loss import Loss
+from gitlease.core.lease import LeaseView, same_person
 from gitlease.core.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
@@ -169,12 +167,14 @@ def _way_back(door: Door, error: GitleaseError) -> str:
     return next(filter(None, ways), "")
 
 
-def _of_own(door: Door, view: core.LeaseView) -> str:
+def _of_own(door: Door, view: LeaseView) -> str:
     if view.mine:
         given = {"resources": [view.resource], "scope": _part(view.scope)}
         return Hint("renew", given, "it is your own lease")
+    from gitlease.runs.records import is_process_alive
+
     # None, for a process of another machine, tells nothing.
-    if runs.is_process_alive(view) is False:
+    if is_process_alive(view) is False:
         ended = f"whose process has ended ({sentences.MAY_RUN})"
         return f"it is your own lease, of session {view.session}, {ended}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""

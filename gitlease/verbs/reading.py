@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from shlex import quote
 
-from gitlease import engine, wiring
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import glance, humanize_duration
 from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.core.resources import WHOLE
 from gitlease.engine.answers import EndedLease, Reading
+from gitlease.engine.queue import doubt_messages
 from gitlease.engine.stepping import read_leases, read_log
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
@@ -27,6 +27,7 @@ from gitlease.verbs.table import (
     Table,
     verb,
 )
+from gitlease.wiring.workspace import without_secrets
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 NOBODY, NOTHING = "nobody yet, since git has no user.email", "nothing has happened yet"
@@ -243,7 +244,7 @@ def _doubts(door: DoorOfClone) -> tuple[str, ...]:
         found = door.ledger.edges.everywhere()
     except GitleaseError:  # what is wrong with the task files is for others to say
         return ()
-    return engine.doubt_messages(found)
+    return doubt_messages(found)
 
 
 def _active(views: Sequence[LeaseView]) -> list[Active]:
@@ -259,10 +260,10 @@ def _ledger(door: DoorOfClone, reading: Reading) -> wire.Document:
     return {
         "place": ledger.store.place,
         # A URL may have a password in it, which no answer shows.
-        "written_to": wiring.without_secrets(ways.writes[0] if ways.is_one else ways.reads)
+        "written_to": without_secrets(ways.writes[0] if ways.is_one else ways.reads)
         if ways
         else None,
-        "fetched_from": wiring.without_secrets(ways.reads) if ways else None,
+        "fetched_from": without_secrets(ways.reads) if ways else None,
         "layer": ledger.layer,
         "id": reading.ledger_id,
         "revision": reading.revision,

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from gitlease import wiring
 from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError, Hint, Invalid, LeaseHeld, UsageError, clean
 from gitlease.core.frozen import dataclass, replace
@@ -592,7 +591,9 @@ def work_verb(
         raise UsageError(f"{option('base')} needs {option('worktrees')}")
     directory, finisher = os.path.abspath(cwd or door.directory or "."), None
     if lands:
-        base, finisher = wiring.pool_finisher(
+        from gitlease.wiring.push import pool_finisher
+
+        base, finisher = pool_finisher(
             door.workspace, directory, pr or (), log_line, base=base, **terms
         )
     done, worktrees = done_on_success or lands, worktrees or lands

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from gitlease import core, engine, runs, verbs
 from gitlease.core.edge import EdgeEdit, People, Task, printable
 from gitlease.core.errors import GitleaseError, Hint
 from gitlease.core.instant import MS, glance, humanize_duration, moment_of, rfc3339, utc_text
+from gitlease.core.lease import LeaseView
+from gitlease.core.ledger import Note, Setback, Ticket
+from gitlease.core.loss import Lost
 from gitlease.core.resources import GLOBAL_LAYER, WHOLE, fold
+from gitlease.verbs.table import Door
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.engine.queue import Carry, Entry
+    from gitlease.engine.watch import WatchEvent
+
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -41,12 +51,12 @@ def _here(at: datetime, now: datetime) -> str:
     return f" ({at.astimezone(now.tzinfo):%H:%M} here)" if now.utcoffset() else ""
 
 
-def whose(view: core.LeaseView) -> str:
+def whose(view: LeaseView) -> str:
     """Return holder, session, host and branch: ``jo@example.com (session build-7 on laptop)``."""
     return view.holder + where(view)
 
 
-def where(view: core.LeaseView, *, asked: str | None = None, short: bool = False) -> str:
+def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> str:
     """Return session, host and branch as `` (…)``, or an empty text.
 
     Includes the lease's own name if another one was ``asked`` for, and a layer that is not the
@@ -64,13 +74,13 @@ def where(view: core.LeaseView, *, asked: str | None = None, short: bool = False
     return f" ({', '.join(words)})" if words else ""
 
 
-def where_held(error: GitleaseError, view: core.LeaseView) -> str:
+def where_held(error: GitleaseError, view: LeaseView) -> str:
     """Return ``where`` for a refusal, which may name the lease in its message already."""
     is_named = f" of {view.resource}, which " in error.message
     return where(view, asked=None if is_named else error.resource)
 
 
-def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
+def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return how long a lease lasts, or since when it has expired and when it becomes free.
 
     ``short`` omits the relative time of a live lease.
@@ -89,31 +99,31 @@ def until(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
     return f"expired {humanize_duration(view.expires_in)} ago at {at}, {after}"
 
 
-def lasts(view: core.LeaseView, now: datetime, *, short: bool = False) -> str:
+def lasts(view: LeaseView, now: datetime, *, short: bool = False) -> str:
     """Return ``until`` as it follows a holder: `` until 10:15:00Z``, ``, expired at 10:15:00Z``."""
     joint = " " if _runs(view) else ", "
     return joint + until(view, now, short=short)
 
 
-def lapsing(view: core.LeaseView, now: datetime) -> str:
+def lapsing(view: LeaseView, now: datetime) -> str:
     """Return until when a lease that has expired still blocks others."""
     at = clock_time(view.lapses_at or view.expires_at, now, round_up=True)
     return f"blocks others until {at}" if edge_stays(view) else f"free from {at}"
 
 
-def edge_stays(view: core.LeaseView) -> bool:
+def edge_stays(view: LeaseView) -> bool:
     """Return whether the task stays its holder's once the lease has lapsed."""
     # With a time from which it is free, the edge ends with the lease.
     return view.assigned and view.free_at is None
 
 
-def displaced(view: core.LeaseView) -> str:
+def displaced(view: LeaseView) -> str:
     """Return whose lease a claim displaced: taken over with its edge, or only after its lapse."""
     how = "taken over from" if edge_stays(view) else "claimed after the lapsed lease of"
     return f"{how} {whose(view)}"
 
 
-def afterwards(view: core.LeaseView, now: datetime) -> str:
+def afterwards(view: LeaseView, now: datetime) -> str:
     """Return what comes after the lease of an assigned task that still blocks others, or ``""``."""
     stays = edge_stays(view) and view.is_current(now)
     return f"; then still assigned to {view.holder}" if stays else ""
@@ -141,7 +151,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
 
 
-def held(path: str, view: core.LeaseView, now: datetime) -> str:
+def held(path: str, view: LeaseView, now: datetime) -> str:
     """Return the predicate that a file is or was held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
     # What has lapsed may be claimed by anybody: it only was held.
@@ -149,7 +159,7 @@ def held(path: str, view: core.LeaseView, now: datetime) -> str:
     return f"{verb} held by {holder}{lasts(view, now)}{quoted(view.reason)}"
 
 
-def _runs(view: core.LeaseView) -> bool:
+def _runs(view: LeaseView) -> bool:
     return view.state in ("active", "planned") and view.expires_in > 0
 
 
@@ -160,29 +170,29 @@ def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
     return lines + ([f"and {len(rest) - LISTED} more"] if len(rest) > LISTED else [])
 
 
-def named(view: core.LeaseView) -> str:
+def named(view: LeaseView) -> str:
     """Return the resource, with a partial scope."""
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
-def named_in(view: core.LeaseView, layer: str) -> str:
+def named_in(view: LeaseView, layer: str) -> str:
     """Return the same, with the layer unless it is the one that is meant anyway."""
     return named(view) if view.layer == layer else f"{named(view)} in layer {view.layer}"
 
 
-def named_with_layer(view: core.LeaseView) -> str:
+def named_with_layer(view: LeaseView) -> str:
     """Return the same, with any layer but the usual one: it says which leases are meant."""
     return named_in(view, GLOBAL_LAYER)
 
 
-def unleased(name: str, waiting: Sequence[core.Ticket]) -> str:
+def unleased(name: str, waiting: Sequence[Ticket]) -> str:
     """Say that nobody holds a resource: it is free, or left to the first who waits for it."""
     if not waiting:
         return f"{name} is free"
     return f"{name} has no lease: left to {waiting[0].holder}, who waits for it"
 
 
-def in_line(place: int, ticket: core.Ticket, now: datetime) -> str:
+def in_line(place: int, ticket: Ticket, now: datetime) -> str:
     """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
     seconds = now.timestamp()
     # The ticket has the time of its writer's clock, which may be ahead of this one.
@@ -191,7 +201,7 @@ def in_line(place: int, ticket: core.Ticket, now: datetime) -> str:
     return f"waiting {place}: {_who(ticket)} for {glance(since)}, at most {glance(left)} more"
 
 
-def happened(event: engine.WatchEvent, now: datetime) -> str:
+def happened(event: WatchEvent, now: datetime) -> str:
     """Return an event: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
     view, kind = event.lease, event.kind.replace("_", " ")
     if event.kind == "taken_over" and view is not None and not view.assigned:
@@ -204,20 +214,20 @@ def happened(event: engine.WatchEvent, now: datetime) -> str:
     return f"{line} {verb} {whose(view)}{left}{quoted(view.reason)}"
 
 
-def _who(one: core.Ticket | engine.EndedLease) -> str:
+def _who(one: Ticket | EndedLease) -> str:
     words = [f"scope {one.scope}"] if one.scope != WHOLE else []
     words += [f"session {one.session}"] if one.session else []
     return f"{one.holder} ({', '.join(words)})" if words else one.holder
 
 
-def ended(one: engine.EndedLease, now: datetime) -> str:
+def ended(one: EndedLease, now: datetime) -> str:
     """Return how a lease ended: ``released by jo@example.com (session build-7) at 10:15:00Z``."""
     at = clock_time(moment_of(one.ended_at), now)
     by = f"by {_who(one)}" if one.by == one.holder else f"from {_who(one)} by {one.by}"
     return f"{one.state.value} {by} at {at}{quoted(one.reason)}"
 
 
-def stopping(why: core.Lost | str | None) -> str:
+def stopping(why: Lost | str | None) -> str:
     """Return the reason why a run's command is stopped."""
     if why is None:
         return "stopping the command, as requested"
@@ -226,7 +236,7 @@ def stopping(why: core.Lost | str | None) -> str:
     return f"{why.error.message}: stopping the command"
 
 
-def noted(note: core.Note, now: datetime | None = None) -> str:
+def noted(note: Note, now: datetime | None = None) -> str:
     """Return a note in one paragraph."""
     return f"note on {note.resource} by {note.author} at {date_time(note.at, now)}: {note.text}"
 
@@ -238,7 +248,7 @@ SHORT_ID = 7  # digits of a commit
 # --- task files ---------------------------------------------------------------------------------
 
 
-def edited(answer: engine.Answer) -> list[str]:
+def edited(answer: Answer) -> list[str]:
     """Return a line for each task file that was changed or committed."""
     lines = []
     for written in answer.written:
@@ -261,12 +271,12 @@ def _edit(edit: EdgeEdit, file: str) -> str:
     return " and ".join(said) or f"changed {file}"
 
 
-def settled(answer: engine.Answer) -> frozenset[str]:
+def settled(answer: Answer) -> frozenset[str]:
     """Return the folded names of the tasks whose files were changed or committed."""
     return frozenset(w.change.resource.key for w in answer.written if w.changed or w.commit)
 
 
-def unassigned(answer: engine.Answer, people: People) -> list[str]:
+def unassigned(answer: Answer, people: People) -> list[str]:
     """Return the former assignees, without those whose lease was displaced."""
     displaced = [view.holder for view in answer.displaced]
     return [
@@ -279,30 +289,34 @@ def unassigned(answer: engine.Answer, people: People) -> list[str]:
 # --- the queue ----------------------------------------------------------------------------------
 
 
-def why_not(entry: engine.Entry, now: datetime) -> str:
+def why_not(entry: Entry, now: datetime) -> str:
     """Return why a task cannot be claimed; "" if it can."""
     task, view = entry.task, entry.lease
     if entry.why_not is None:
         return ""
-    if entry.why_not is engine.WhyNot.DONE:
+    from gitlease.engine.queue import WhyNot
+
+    if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
-    if entry.why_not is engine.WhyNot.STATUS:
+    if entry.why_not is WhyNot.STATUS:
         return f"status {printable(task.status.strip())} is not in tasks.statuses"
-    if entry.why_not is engine.WhyNot.ELSEWHERE:
-        return f"not in this checkout, but in {engine.place_of(task.ref)}"
-    if entry.why_not is engine.WhyNot.WAITED_FOR:
+    if entry.why_not is WhyNot.ELSEWHERE:
+        from gitlease.engine.edges import place_of
+
+        return f"not in this checkout, but in {place_of(task.ref)}"
+    if entry.why_not is WhyNot.WAITED_FOR:
         return f"left to {entry.who}, who waits for it"
-    if entry.why_not is engine.WhyNot.FAILED and entry.setback:
+    if entry.why_not is WhyNot.FAILED and entry.setback:
         return setback(entry.setback, now)
-    if entry.why_not is engine.WhyNot.ASSIGNED or view is None:
+    if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
-    if entry.why_not is engine.WhyNot.YOURS:
+    if entry.why_not is WhyNot.YOURS:
         return f"yours, live {until(view, now, short=True)}"
     part = where(view, asked=task.resource.text, short=True)
     return f"held by {view.holder}{part}{lasts(view, now, short=True)}"
 
 
-def setback(found: core.Setback, now: datetime) -> str:
+def setback(found: Setback, now: datetime) -> str:
     """Return how often a task failed, when and by whom last, and who may take it when."""
     count, last = found.failures, found.last
     # The first line alone: a pool's note may end with lines of a log.
@@ -318,36 +332,43 @@ def setback(found: core.Setback, now: datetime) -> str:
     return f"{times}, last {by}{note}; pools leave it alone until {until}"
 
 
-def not_here(entries: Iterable[engine.Entry]) -> str:
+def not_here(entries: Iterable[Entry]) -> str:
     """Say how many of the tasks would be free if this checkout had them; "" for none."""
-    count = sum(e.why_not is engine.WhyNot.ELSEWHERE for e in entries)
+    from gitlease.engine.queue import WhyNot
+
+    count = sum(e.why_not is WhyNot.ELSEWHERE for e in entries)
     many = "1 task is" if count == 1 else f"{count} tasks are"
     return f"{many} not in this checkout" if count else ""
 
 
-def how(carry: engine.Carry, now: datetime) -> str:
+def how(carry: Carry, now: datetime) -> str:
     """Return the state of a carried task's lease."""
     if (view := carry.lease) is None:
         return "assigned, no lease"
     part = where(view, short=True)
-    if carry.state in (engine.Carried.TAKEN_OVER, engine.Carried.THEIRS):
-        how = "taken over" if carry.state is engine.Carried.TAKEN_OVER else "held"
+    from gitlease.engine.queue import Carried
+
+    if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
+        how = "taken over" if carry.state is Carried.TAKEN_OVER else "held"
         return f"{how} by {view.holder}{part}{lasts(view, now, short=True)}"
-    if carry.state is engine.Carried.LIVE:
+    if carry.state is Carried.LIVE:
         return f"live {until(view, now)}{part}"
     at = clock_time(view.expires_at, now)
-    if carry.state is engine.Carried.WAITING:
+    if carry.state is Carried.WAITING:
         return f"waits for you since {at}{part}"
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
 
 
 def by_session(
-    reading: engine.QueueReading, sessions: Collection[str]
-) -> tuple[list[engine.Carry], list[core.LeaseView]]:
+    reading: QueueReading, sessions: Collection[str]
+) -> tuple[list[Carry], list[LeaseView]]:
     """Divide what a person carries: their own work, and what other live sessions of theirs hold.
 
     ``sessions`` are the caller's own. What others took is left out.
     """
+    from gitlease.engine.queue import Carried
+    from gitlease.runs.records import is_process_alive
+
     own, elsewhere = [], []
     taken = {fold(x.resource) for x in reading.taken}
     for carry in reading.carried:
@@ -361,7 +382,7 @@ def by_session(
             view is not None
             and another
             # With a lapsed lease a session may still be at work, as long as its process runs.
-            and (carry.state is engine.Carried.LIVE or runs.is_process_alive(view))
+            and (carry.state is Carried.LIVE or is_process_alive(view))
         ):
             elsewhere.append(view)
         else:
@@ -369,7 +390,7 @@ def by_session(
     return own, elsewhere
 
 
-def nothing_carried(reading: engine.QueueReading, session: str | None) -> str:
+def nothing_carried(reading: QueueReading, session: str | None) -> str:
     """Say that a caller carries nothing; not if it is only another session that does."""
     if not reading.carried:
         return "you carry nothing"
@@ -379,7 +400,7 @@ def nothing_carried(reading: engine.QueueReading, session: str | None) -> str:
     return f"you carry nothing {where}"
 
 
-def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
+def held_elsewhere(view: LeaseView, now: datetime) -> str:
     """Return whose of a person's own sessions has a lease."""
     place = f", on {view.host}" if view.host else ""
     since = clock_time(view.claimed_at, now)
@@ -397,14 +418,16 @@ def held_elsewhere(view: core.LeaseView, now: datetime) -> str:
 MAY_RUN = "what it started may still run"
 
 
-def process_ended(view: core.LeaseView) -> bool | None:
+def process_ended(view: LeaseView) -> bool | None:
     """Return whether the process of a live lease's session has ended; None if that is unknown."""
+    from gitlease.runs.records import is_process_alive
+
     bound = view.state == "active" and view.session is not None
-    alive = runs.is_process_alive(view) if bound else None
+    alive = is_process_alive(view) if bound else None
     return None if alive is None else not alive
 
 
-def was_taken(taken: engine.Taken, now: datetime | None = None) -> str:
+def was_taken(taken: Taken, now: datetime | None = None) -> str:
     """Return a loss: resource, new holder, time and reason."""
     done = "claimed, after yours lapsed," if taken.lapsed else taken.what.replace("_", " ")
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
@@ -453,7 +476,7 @@ def path(file: str) -> str:
     return file if file.isprintable() else ascii(file)
 
 
-def ask(door: verbs.Door, resource: str, holder: str, *, scope: str | None = None) -> str | Hint:
+def ask(door: Door, resource: str, holder: str, *, scope: str | None = None) -> str | Hint:
     """Return the hint for a task of which nothing but an assignment to another is left.
 
     People are shown the deliberate takeover. Agents run what they read: they are not.

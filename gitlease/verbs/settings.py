@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitlease import engine, wiring
 from gitlease.core.errors import GitleaseError, Hint, Unavailable, UsageError
 from gitlease.core.instant import parse_duration
 from gitlease.core.policy import KEYS, check_change, policy_words
 from gitlease.core.resources import Issues
-from gitlease.engine import Reading, acts
+from gitlease.engine import acts
+from gitlease.engine.answers import Reading
+from gitlease.engine.ports import TaskList
+from gitlease.engine.queue import problem_messages, unknown_statuses
 from gitlease.engine.stepping import read_leases
+from gitlease.settings.text import SuggestedSettings
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import wire
 from gitlease.verbs.table import AT_A_CLONE, DoorOfClone, Result, Table, verb
+from gitlease.wiring.words import host_of_work
+from gitlease.wiring.workspace import (
+    Setting,
+    proposed_settings,
+    record_ledger,
+    tasks_seen,
+    write_default_settings,
+    write_setting,
+)
 
 TTL = "lease.ttl"
 FILE = ".gitlease.yaml"
@@ -63,16 +75,15 @@ def config_verb(
     if ledger:
         return _policy(door, key and key.lower(), value, cached=cached)
     if key is not None and value is not None:
-        name = wiring.write_setting(door.workspace.repository, key, value)
-        shown = wiring.Setting(name, value or None, f"git config (local) {name}")
+        name = write_setting(door.workspace.repository, key, value)
+        shown = Setting(name, value or None, f"git config (local) {name}")
         done = f"set {name} to {value}" if value else f"unset {name}"
         return _result([shown], [done], *_beyond_limits(door, value if name == TTL else ""))
     table, remote = door.workspace.settings.table(), door.workspace.location.name
     if remote is not None:  # the default remote, if none is configured
         unset = ("lease.remote", None)
         table = tuple(
-            wiring.Setting(x.key, remote, x.source) if (x.key, x.value) == unset else x
-            for x in table
+            Setting(x.key, remote, x.source) if (x.key, x.value) == unset else x for x in table
         )
     return _chosen(table, key, ())
 
@@ -103,12 +114,12 @@ def _policy(door: DoorOfClone, key: str | None, value: str | None, *, cached: bo
         reading = read_leases(door.ledger, cached=cached)
         warnings = reading.warnings
     source = "ledger" if reading.ledger_id else "built-in"
-    table = [wiring.Setting(name, x, source) for name, x in policy_words(reading.policy).items()]
+    table = [Setting(name, x, source) for name, x in policy_words(reading.policy).items()]
     return _chosen(table, key, warnings, changed=value is not None)
 
 
 def _chosen(
-    table: Sequence[wiring.Setting],
+    table: Sequence[Setting],
     key: str | None,
     warnings: Sequence[str],
     *,
@@ -127,7 +138,7 @@ def _chosen(
 
 
 def _result(
-    shown: Sequence[wiring.Setting],
+    shown: Sequence[Setting],
     lines: Sequence[str | Table],
     warnings: Sequence[str],
     hints: Sequence[Hint] = (),
@@ -141,7 +152,7 @@ def _result(
     )
 
 
-def _text(one: wiring.Setting) -> str:
+def _text(one: Setting) -> str:
     """Return a value as typed on the command line."""
     if isinstance(one.value, str):
         return one.value
@@ -213,9 +224,13 @@ def init_verb(
     door.ledger.check_holder()
     try:
         if move:
-            reading: Reading | None = wiring.move_ledger(workspace)
+            from gitlease.wiring.moving import move_ledger
+
+            reading: Reading | None = move_ledger(workspace)
         elif restore:
-            reading = engine.restore(door.ledger, at_once=now)
+            from gitlease.engine.deleted import restore as restore_ledger
+
+            reading = restore_ledger(door.ledger, at_once=now)
         elif undo_rollback:
             reading = acts.undo_rollback(door.ledger)
         else:
@@ -234,23 +249,25 @@ def _set_up(door: DoorOfClone, reading: Reading | None, unreached: Sequence[str]
     """Write the settings that are missing, and say what there is; no ``reading``: no ledger yet."""
     workspace = door.workspace
 
-    def accepts(suggested: wiring.SuggestedSettings) -> bool:
+    def accepts(suggested: SuggestedSettings) -> bool:
         facts = _proposal("these settings fit the task files here:", suggested)
         return door.agrees(facts, f"write them to {FILE}?", usually=True)
 
-    written = wiring.write_default_settings(workspace.repository, accepts)
+    written = write_default_settings(workspace.repository, accepts)
     path, suggested = written if written else (None, None)
     # Read after the file was written: its settings say which files are tasks.
-    seen = wiring.tasks_seen(workspace)
+    seen = tasks_seen(workspace)
     # The file that was just written has them already.
-    proposed = None if written else wiring.proposed_settings(workspace, seen.tasks)
+    proposed = None if written else proposed_settings(workspace, seen.tasks)
     found = suggested if suggested and suggested.folder else None
     recognised = None if found is None else _recognised(found)
     tasks, fit, repository = seen.has_tasks, suggested or proposed, workspace.repository
     # A bare repository gets no commits, and the ledger of tests has no repository.
     may_have_hooks = not door.in_memory and repository.toplevel is not None
-    lacks_hooks = may_have_hooks and not wiring.has_hooks(repository)
-    recorded, unrecorded = wiring.record_ledger(workspace, reading.ledger_id if reading else None)
+    from gitlease.wiring.hooks import has_hooks
+
+    lacks_hooks = may_have_hooks and not has_hooks(repository)
+    recorded, unrecorded = record_ledger(workspace, reading.ledger_id if reading else None)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
@@ -272,7 +289,7 @@ def _set_up(door: DoorOfClone, reading: Reading | None, unreached: Sequence[str]
         lines=lambda: _init_lines(door, path, recognised, reading, seen, proposed, recorded),
         warnings=(
             *(fit.warnings if fit else ()),
-            *(*engine.problem_messages(seen), *engine.unknown_statuses(seen.tasks)),
+            *(*problem_messages(seen), *unknown_statuses(seen.tasks)),
             *(headed(fit.headed) if fit and not tasks else ()),
             *(reading.warnings if reading else unreached),
             *unrecorded,
@@ -286,7 +303,7 @@ def _set_up(door: DoorOfClone, reading: Reading | None, unreached: Sequence[str]
     )
 
 
-def _recognised(found: wiring.SuggestedSettings) -> str:
+def _recognised(found: SuggestedSettings) -> str:
     many = {0: "no task files yet", 1: "1 task file"}.get(found.files, f"{found.files} task files")
     return f"recognised Backlog.md: {many} in {found.folder}"
 
@@ -321,7 +338,7 @@ def headed(files: Sequence[str]) -> list[str]:
     ]
 
 
-def _proposal(about: str, suggested: wiring.SuggestedSettings) -> list[str]:
+def _proposal(about: str, suggested: SuggestedSettings) -> list[str]:
     lines = suggested.text.splitlines()
     shown = (x for x in lines if x and not x.startswith(("#", "schema:")))
     return [about, *(f"  {line}" for line in shown)]
@@ -345,7 +362,7 @@ def _offer_commits(door: DoorOfClone) -> list[str]:
 
 
 def _offer_issues(door: DoorOfClone) -> list[Hint]:
-    policy, host = door.ledger.known_policy(), wiring.host_of_work(door.workspace)
+    policy, host = door.ledger.known_policy(), host_of_work(door.workspace)
     if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
         return []
     return [Hint("config", {"key": "issues", "value": host.value, "ledger": True})]
@@ -355,9 +372,9 @@ def _init_lines(
     door: DoorOfClone,
     written: str | None,
     recognised: str | None,
-    reading: engine.Reading | None,
-    seen: engine.TaskList,
-    proposed: wiring.SuggestedSettings | None,
+    reading: Reading | None,
+    seen: TaskList,
+    proposed: SuggestedSettings | None,
     recorded: bool,
 ) -> Iterable[str]:
     in_tree = door.workspace.repository.toplevel is not None
@@ -387,7 +404,7 @@ def _init_lines(
     yield f"take a lease with `{task}` ({what}) or `{folder}` (a folder)"
 
 
-def _counted(seen: engine.TaskList) -> str:
+def _counted(seen: TaskList) -> str:
     """Say how many tasks there are, and how many files are none."""
     count = len(seen.tasks)
     parts = [f"sees {count} {'task' if count == 1 else 'tasks'}"]

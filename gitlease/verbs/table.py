@@ -18,13 +18,13 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gitlease import core, engine, runs, verbs, wiring
 from gitlease.core.errors import USE_ANY, GitleaseError, Hint, LeaseHeld, UsageError, check_text
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, moment_of, parse_duration
+from gitlease.core.lease import Actor, LeaseView
 from gitlease.core.resources import Resource, parse_resource, parse_scope, path_resource
 
-Act = Callable[["engine.LedgerSession", Sequence[Resource]], "engine.Answer"]
+Act = Callable[["LedgerSession", Sequence[Resource]], "Answer"]
 
 COMMAND, LIBRARY, HTTP, TOOL = "command", "library", "http", "tool"
 ANY_DOOR = frozenset({COMMAND, LIBRARY, HTTP, TOOL})
@@ -76,9 +76,9 @@ class Door(Protocol):
     """
 
     @property
-    def ledger(self) -> engine.LedgerSession: ...
+    def ledger(self) -> LedgerSession: ...
     @property
-    def queue(self) -> engine.TaskQueue: ...
+    def queue(self) -> TaskQueue: ...
 
     def now(self) -> datetime:
         """The time of the ledger's clock, in the time zone in which the door shows it."""
@@ -98,18 +98,16 @@ class Door(Protocol):
         """Warnings for a claim. Raises UsageError for a name that may be meant as a file."""
         return ()
 
-    def who(self) -> tuple[core.Actor, str, str, GitleaseError | None]:
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
         """The caller, where holder and session come from, and why there is no holder, if so."""
         actor = self.ledger.actor
         return actor, "the token", "the request" if actor.session else "none", None
 
-    def every_ledger(self) -> Sequence[engine.LedgerSession]:
+    def every_ledger(self) -> Sequence[LedgerSession]:
         """The ledgers of all layers that are in use here, or of the layer that was chosen."""
         return [self.ledger]
 
-    def act(
-        self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any
-    ) -> engine.Answer:
+    def act(self, verb: str, resources: Sequence[Resource], act: Act, **terms: Any) -> Answer:
         """Carry out a change of leases, once for each request, in the session that has them.
 
         ``act`` is called with the ledger in that session, and with its resources: all of them, or
@@ -134,11 +132,11 @@ class Door(Protocol):
         """Take note that a watch goes on, although the remote does not answer."""
         return
 
-    def granted(self, answer: engine.Answer) -> Sequence[str]:
+    def granted(self, answer: Answer) -> Sequence[str]:
         """Take note of claimed leases, and return warnings."""
         return ()
 
-    def own(self, view: core.LeaseView) -> core.LeaseView:
+    def own(self, view: LeaseView) -> LeaseView:
         """The lease as the caller's, if it is; a door may speak for more than one session."""
         return view
 
@@ -156,9 +154,11 @@ class Door(Protocol):
 
     def is_known(self, resource: Resource) -> bool:
         """Return whether a name is a task's, or the ledger has a record of it."""
-        return engine.is_in_ledger(self.ledger.look(), resource)
+        from gitlease.engine.stepping import is_in_ledger
 
-    def file_called(self, resource: Resource) -> wiring.NamedFile | None:
+        return is_in_ledger(self.ledger.look(), resource)
+
+    def file_called(self, resource: Resource) -> NamedFile | None:
         """The file or folder that was meant by a name without a record, if there is one."""
         return None
 
@@ -198,36 +198,46 @@ class DoorOfClone(Door, Protocol):
     if TYPE_CHECKING:
 
         @property
-        def workspace(self) -> wiring.Workspace: ...
+        def workspace(self) -> Workspace: ...
 
     @property
-    def ledger(self) -> engine.LedgerSession:
+    def ledger(self) -> LedgerSession:
         return self.workspace.ledger
 
     @property
-    def queue(self) -> engine.TaskQueue:
+    def queue(self) -> TaskQueue:
         return self.workspace.queue
 
-    def who(self) -> tuple[core.Actor, str, str, GitleaseError | None]:
+    def who(self) -> tuple[Actor, str, str, GitleaseError | None]:
         known = self.workspace.identity
         return known.actor, known.holder_source, known.session_source, known.no_holder
 
-    def every_ledger(self) -> Sequence[engine.LedgerSession]:
+    def every_ledger(self) -> Sequence[LedgerSession]:
         return [space.ledger for space in self.workspace.in_use]
 
     def is_known(self, resource: Resource) -> bool:
-        return wiring.is_known(self.workspace, resource)
+        from gitlease.wiring.words import is_known
 
-    def file_called(self, resource: Resource) -> wiring.NamedFile | None:
-        if resource.is_path or engine.is_in_ledger(self.ledger.known_look(), resource):
+        return is_known(self.workspace, resource)
+
+    def file_called(self, resource: Resource) -> NamedFile | None:
+        from gitlease.engine.stepping import is_in_ledger
+
+        if resource.is_path or is_in_ledger(self.ledger.known_look(), resource):
             return None
-        return wiring.file_called(self.workspace.repository, resource.text)
+        from gitlease.wiring.words import file_called
+
+        return file_called(self.workspace.repository, resource.text)
 
     def needs_any(self, name: str) -> bool:
-        return verbs.needs_any(self.workspace, name)
+        from gitlease.verbs.doors import needs_any
+
+        return needs_any(self.workspace, name)
 
     def is_anothers(self, name: str) -> bool:
-        task = verbs.task_called(self.workspace, name)
+        from gitlease.verbs.doors import task_called
+
+        task = task_called(self.workspace, name)
         return task is not None and bool(task.others)
 
     def place(self) -> Mapping[str, Any]:
@@ -235,29 +245,29 @@ class DoorOfClone(Door, Protocol):
 
     def workspace_by(
         self,
-        committed: Mapping[str, wiring.Found] | None,
-        repository: wiring.Repository,
+        committed: Mapping[str, Found] | None,
+        repository: Repository,
         *,
         anonymous: bool,
-    ) -> wiring.Workspace:
+    ) -> Workspace:
         """The workspace with the settings of a commit, if given, in place of those of the files."""
 
     def command_of(self, hint: Hint) -> str:
         """A call as it is typed where this one was made."""
         return str(hint)
 
-    def open_at(self, folder: str) -> wiring.Workspace:
+    def open_at(self, folder: str) -> Workspace:
         """Open the same ledger in another work tree."""
 
     def say(self, lines: Sequence[str], warnings: Sequence[str] = ()) -> None:
         """Take note of what becomes of a command that runs."""
         return
 
-    def on_job(self, event: runs.PoolEvent) -> None:
+    def on_job(self, event: PoolEvent) -> None:
         """Take note of an event of a pool."""
         return
 
-    def pause(self, seconds: float, running: Sequence[runs.Job], pool: runs.RunRecord) -> None:
+    def pause(self, seconds: float, running: Sequence[Job], pool: RunRecord) -> None:
         """Sleep for some seconds, or until a signal comes, while these jobs of a pool run."""
         time.sleep(seconds)
 
@@ -326,6 +336,14 @@ class Parameter:
 
 if TYPE_CHECKING:
     from typing import Annotated as Annotated
+
+    from gitlease.engine.answers import Answer
+    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.engine.queue import TaskQueue
+    from gitlease.runs.pool import Job, PoolEvent
+    from gitlease.runs.records import RunRecord
+    from gitlease.wiring.words import NamedFile
+    from gitlease.wiring.workspace import Found, Repository, Workspace
 else:
 
     class Annotated:
@@ -565,9 +583,9 @@ class Result:
 
     body: Mapping[str, Any]
     lines: Callable[[], Iterable[str | Table | Details]] = tuple
-    leases: Sequence[core.LeaseView] = ()
+    leases: Sequence[LeaseView] = ()
     value: Any = None
-    answer: engine.Answer | None = None
+    answer: Answer | None = None
     refused: Sequence[GitleaseError] = ()
     failure: GitleaseError | None = None
     summed_up: bool = False
@@ -578,7 +596,7 @@ class Result:
 
 
 def changed(
-    answer: engine.Answer, body: Mapping[str, Any], lines: Callable[[], Sequence[str]], **more: Any
+    answer: Answer, body: Mapping[str, Any], lines: Callable[[], Sequence[str]], **more: Any
 ) -> Result:
     """Return the result of a verb that changes leases."""
     return Result(

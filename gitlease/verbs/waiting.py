@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gitlease import push
 from gitlease.core.errors import Hint, UsageError
 from gitlease.core.instant import format_duration
 from gitlease.core.resources import WHOLE, fold
@@ -146,8 +145,10 @@ def fence_verb(
     door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
 ) -> Result:
     # In the session that has the lease: a door may speak for several.
+    from gitlease.push.fenced_push import fence
+
     answer = door.act(
-        "fence", [resource], lambda ledger, some: push.fence(ledger, some[0], token, scope=scope)
+        "fence", [resource], lambda ledger, some: fence(ledger, some[0], token, scope=scope)
     )
     body = wire.changed(answer)
     # A check changes no edge.

@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitlease import core, engine, push, runs, verbs, wiring
+from gitlease.core.edge import Task
 from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import rfc3339, utc_text
+from gitlease.core.lease import LeaseView
+from gitlease.core.ledger import Note, Setback, Ticket
+from gitlease.core.loss import Lost
+from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Resource
 from gitlease.verbs import sentences
 from gitlease.verbs.table import exit_of
+
+if TYPE_CHECKING:
+    from gitlease.core.work import Finding, WorkRef
+    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.engine.queue import Carry, Entry
+    from gitlease.engine.watch import WatchEvent
+    from gitlease.push.fenced_push import PushAnswer
+    from gitlease.push.landing import Landed
+    from gitlease.runs.records import RunRecord
+    from gitlease.runs.supervisor import Ended
+    from gitlease.verbs.board import BoardRow, BoardView
+    from gitlease.wiring.doctor import Diagnosis
+    from gitlease.wiring.workspace import Setting
+
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -90,12 +108,12 @@ def success(
     return head | dict(body) | {"warnings": list(warnings), "next": list(next_steps)}
 
 
-def changed(answer: engine.Answer) -> Document:
+def changed(answer: Answer) -> Document:
     """Return the body of a lease verb; ``lease`` is present if there is exactly one."""
     return {"status": answer.status, "edge": answer.edge} | _leases(answer.leases)
 
 
-def ended(answer: engine.Answer) -> Document:
+def ended(answer: Answer) -> Document:
     """Return the body of a verb that may change task files, listed in ``edges``.
 
     ``edge_in`` is where the caller's assignment stands now: in the ledger's record, a file, both.
@@ -107,12 +125,12 @@ def ended(answer: engine.Answer) -> Document:
     return head | {"edge_in": list(answer.edge_in), "edges": edges} | _leases(answer.leases)
 
 
-def claimed(answer: engine.Answer) -> Document:
+def claimed(answer: Answer) -> Document:
     """Return the body of a claim, with the notes for the holder."""
     return ended(answer) | {"notes": [note(n) for n in answer.notes]}
 
 
-def ran(answer: engine.Answer, ended: runs.Ended) -> Document:
+def ran(answer: Answer, ended: Ended) -> Document:
     """Return the body of a run: ``exit`` is its own exit status, ``command_exit`` the command's
     (None if it could not be stopped).
     """
@@ -126,13 +144,13 @@ def ran(answer: engine.Answer, ended: runs.Ended) -> Document:
     return body | _leases(answer.leases)
 
 
-def loss(one: core.Lost) -> Document:
+def loss(one: Lost) -> Document:
     """Return a lost lease: ``loss`` is the reason, ``by`` the person responsible, if known."""
     grant, message = one.hold.grant, one.error.message
     return _shaped("loss", grant, loss=one.loss.value, by=one.by, message=message)
 
 
-def background(record: runs.RunRecord, state: str, *, shape: str = "run", **more: Any) -> Document:
+def background(record: RunRecord, state: str, *, shape: str = "run", **more: Any) -> Document:
     """Return a background run; ``pid`` is its runner, which holds the leases."""
     return _shaped(
         shape,
@@ -146,7 +164,7 @@ def background(record: runs.RunRecord, state: str, *, shape: str = "run", **more
     )
 
 
-def _leases(views: Sequence[core.LeaseView]) -> Document:
+def _leases(views: Sequence[LeaseView]) -> Document:
     leases = [lease(view) for view in views]
     body: Document = {"leases": leases}
     return body | ({"lease": leases[0]} if len(leases) == 1 else {})
@@ -186,7 +204,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
     )
 
 
-def lease(view: core.LeaseView) -> Document:
+def lease(view: LeaseView) -> Document:
     """Return one lease; its end is rounded down, and from when it is free is rounded up."""
     later = {
         name: None if at is None else seconds(at, round_up=True)
@@ -198,7 +216,7 @@ def lease(view: core.LeaseView) -> Document:
     return _shaped("lease", view, **grant, **later, process_ended=sentences.process_ended(view))
 
 
-def ended_lease(one: engine.EndedLease) -> Document:
+def ended_lease(one: EndedLease) -> Document:
     """Return a lease that was released or revoked; what the audit trail does not tell is None."""
     # Null instead of left out: programs read ended leases by the names of live ones.
     absent = (x.removesuffix(":null") for x in SHAPES["ended_lease"].split() if ":null" in x)
@@ -208,7 +226,7 @@ def ended_lease(one: engine.EndedLease) -> Document:
     return _shaped("ended_lease", one, **known)
 
 
-def task(found: core.Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
+def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
     """Return a task, or the same fields for a ``resource`` without a task file.
 
     ``waits_for`` has its open dependencies. ``status`` is the word in the file, ``progress`` its
@@ -224,7 +242,7 @@ def task(found: core.Task | None, *, resource: str = "", waits_for: Sequence[str
     return _shaped("task", **known, paths=[], **dict.fromkeys(texts))
 
 
-def entry(found: engine.Entry) -> Document:
+def entry(found: Entry) -> Document:
     """Return a task of the queue, with the reason, person and lease that block it."""
     return task(found.task, waits_for=found.waits_for) | {
         "claimable": found.claimable,
@@ -235,7 +253,7 @@ def entry(found: engine.Entry) -> Document:
     }
 
 
-def setback(found: core.Setback | None) -> Document | None:
+def setback(found: Setback | None) -> Document | None:
     """Return the failures of a task; no ``free_at`` where it needs a person."""
     if found is None:
         return None
@@ -245,7 +263,7 @@ def setback(found: core.Setback | None) -> Document | None:
     return _shaped("setback", found, **known, free_at=until)
 
 
-def carry(found: engine.Carry, *, waits_for: Sequence[str] = ()) -> Document:
+def carry(found: Carry, *, waits_for: Sequence[str] = ()) -> Document:
     """Return a carried task or lease, with the state of the lease."""
     return task(found.task, resource=found.resource, waits_for=waits_for) | {
         "state": found.state.value,
@@ -254,7 +272,7 @@ def carry(found: engine.Carry, *, waits_for: Sequence[str] = ()) -> Document:
     }
 
 
-def carried(reading: engine.QueueReading) -> list[Document]:
+def carried(reading: QueueReading) -> list[Document]:
     """Return what a person carries, in its order."""
     waits = {e.task.resource.key: e.waits_for for e in reading.entries}
     return [
@@ -263,36 +281,36 @@ def carried(reading: engine.QueueReading) -> list[Document]:
     ]
 
 
-def taken(found: engine.Taken) -> Document:
+def taken(found: Taken) -> Document:
     """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
     return _shaped("taken", found)
 
 
-def note(left: core.Note) -> Document:
+def note(left: Note) -> Document:
     """Return a note."""
     return _shaped("note", left, at=rfc3339(left.at))
 
 
-def pushed(answer: push.PushAnswer) -> Document:
+def pushed(answer: PushAnswer) -> Document:
     """Return the result of a push; ``fenced`` if a lease moved with the work."""
     head = {"status": answer.status, "remote": answer.remote, "fenced": answer.fenced}
     return head | {"refs": [work_ref(x) for x in answer.refs]} | _leases(answer.leases)
 
 
-def landed(one: push.Landed) -> Document:
+def landed(one: Landed) -> Document:
     """Return what landed, with its completed leases."""
     names = ("resource", "commit", "base", "remote", "commits", "fenced", "already")
     return {"status": "landed", **{x: getattr(one, x) for x in names}} | _leases(one.leases)
 
 
-def work_ref(one: core.WorkRef) -> Document:
+def work_ref(one: WorkRef) -> Document:
     """Return one ref of a push with its old and new ids; None if the ref does not exist."""
     texts = {"source": one.source, "from": one.old, "to": one.new, "reason": one.reason}
     given = {name: text or None for name, text in texts.items()}
     return _shaped("ref", one, status=one.became.value, **given)
 
 
-def waiting(tickets: Sequence[core.Ticket]) -> list[Document]:
+def waiting(tickets: Sequence[Ticket]) -> list[Document]:
     """Return the waiters for a resource in order; they give up at ``until``."""
     return [
         _shaped(
@@ -302,19 +320,19 @@ def waiting(tickets: Sequence[core.Ticket]) -> list[Document]:
     ]
 
 
-def watched(event: engine.WatchEvent) -> Document:
+def watched(event: WatchEvent) -> Document:
     """Return one event of ``watch``; ``lease`` is present if it concerns one."""
     about = {} if event.lease is None else {"lease": lease(event.lease)}
     return _shaped("watched", event, schema=SCHEMA, event=event.kind, **about)
 
 
-def board(found: verbs.BoardView) -> Document:
+def board(found: BoardView) -> Document:
     """Return the body of a board: its rows, and recent events."""
     news = [_shaped("news", x, at=rfc3339(x.at)) for x in found.news]
     return {"rows": [board_row(x) for x in found.rows], "news": news}
 
 
-def board_row(row: verbs.BoardRow) -> Document:
+def board_row(row: BoardRow) -> Document:
     """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
     texts = ("title", "holder", "session", "host", "branch", "reason", "pool")
     # An edge protects it after the lapse, and then no time is certain.
@@ -330,22 +348,22 @@ def board_row(row: verbs.BoardRow) -> Document:
     )
 
 
-def event(entry: core.Event) -> Document:
+def event(entry: Event) -> Document:
     """Return a line of the audit trail."""
     return _shaped("event", entry, at=rfc3339(entry.at))
 
 
-def violation(found: core.Finding) -> Document:
+def violation(found: Finding) -> Document:
     """Return one finding of a check; every key is always present."""
     return _shaped("violation", found, rule=found.rule.id, next=list(found.next_steps))
 
 
-def setting(one: wiring.Setting) -> Document:
+def setting(one: Setting) -> Document:
     """Return a setting, with its value as in the settings file."""
     return _shaped("setting", one, value=one.value)
 
 
-def diagnosis(found: wiring.Diagnosis, fix: str | None) -> Document:
+def diagnosis(found: Diagnosis, fix: str | None) -> Document:
     """Return a line of ``doctor``, with the command that mends it."""
     return _shaped("diagnosis", found, fix=fix)
 

@@ -1,5 +1,1 @@
 """A repository and its settings become ready services."""
-
-from gitlease import exports
-
-__getattr__ = exports(__name__)

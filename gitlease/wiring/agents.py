@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from gitlease import install
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
@@ -80,11 +79,13 @@ def open_for_agent(
 
 def is_used(repository: Repository) -> bool:
     """Tell whether a repository uses gitlease: hooks in a person's own file run everywhere."""
+    from gitlease.install.agent_setup import is_installed
+
     root = repository.toplevel
     return root is not None and (
         os.path.lexists(os.path.join(root, FILE))
         or has_traces(repository.common_dir)
-        or any(install.is_installed(name, root) for name in AGENTS)
+        or any(is_installed(name, root) for name in AGENTS)
     )
 
 
@@ -315,10 +316,12 @@ def is_ended_by_hook(workspace: Workspace, *, thread: str = "") -> bool:
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
+    from gitlease.install.agent_setup import hooks_in, place_of
+
     for user in (True, *([False] if workspace.repository.toplevel else [])):
         with contextlib.suppress(Invalid):  # an unreadable file counts as one without hooks
-            place = install.place_of(host, workspace.repository, user=user, environ=os.environ)
-            if ends & {*install.hooks_in(host, place).events}:
+            place = place_of(host, workspace.repository, user=user, environ=os.environ)
+            if ends & {*hooks_in(host, place).events}:
                 return True
     return False
 

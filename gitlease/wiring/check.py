@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from gitlease import verify, wiring
 from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges, is_ci, read_context
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
@@ -26,6 +25,11 @@ from gitlease.settings.schema import Found, Settings, load_settings, remotes_of_
 from gitlease.settings.text import committed_settings
 from gitlease.store.transport import TIME_LIMIT, GitRefs
 from gitlease.wiring.ledger import HERE, LedgerPlace, open_place
+
+if TYPE_CHECKING:
+    from gitlease.verify.replay import Verified
+    from gitlease.wiring.workspace import Workspace
+
 
 USUAL_REMOTE = "origin"
 CommittedSettings = Mapping[str, Found]
@@ -128,7 +132,7 @@ class CheckContext:
         return HistoryStore(self.repository, place.remote_at(url, name), folder=place.private)
 
 
-def open_staleness(workspace: wiring.Workspace) -> StaleService:
+def open_staleness(workspace: Workspace) -> StaleService:
     """The stale claims of an opened repository. Asks no remote.
 
     What is leased in ``global`` counts for every layer.
@@ -173,7 +177,7 @@ def hint_at_contents(repository: Repository, error: GitleaseError) -> GitleaseEr
 
 def verify_ledger(
     place: LedgerPlace, *, ref: str | None = None, cached: bool = False, tips: Sequence[str] = ()
-) -> tuple[str, verify.Verified, tuple[str, ...]]:
+) -> tuple[str, Verified, tuple[str, ...]]:
     """Replay the history of the ledger at ``ref``, else of the configured one as it is now.
 
     The latter is fetched first, unless ``cached``. ``tips`` are commits that were at its ref at
@@ -186,11 +190,15 @@ def verify_ledger(
         if oid is None and not is_id(word):
             raise NotFound(f"{word[:80]!r} is not a commit of this ledger")
         sampled.append(oid or word)  # a renewal that was replaced may be gone by now
+    from gitlease.verify.replay import NoLedger
+
     try:
+        from gitlease.verify.replay import verify as replay_history
+
         is_own = where is not place.repository
-        done = verify.verify(where, tip, sampled, environ=os.environ, is_own=is_own)
+        done = replay_history(where, tip, sampled, environ=os.environ, is_own=is_own)
         return shown, done, warnings
-    except verify.NoLedger as error:
+    except NoLedger as error:
         raise Invalid(f"{shown} holds no ledger: {error}") from None
 
 

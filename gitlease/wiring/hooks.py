@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from gitlease import engine, wiring
 from gitlease.core.frozen import dataclass
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
@@ -15,6 +15,11 @@ from gitlease.guard.notes import is_due, start_detached
 from gitlease.guard.service import GuardService, retry_interval
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.wiring.ledger import LedgerPlace, open_place
+
+if TYPE_CHECKING:
+    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.wiring.workspace import Workspace
+
 
 LONGEST_PUSH = 600.0  # seconds for which the end of a push is waited for
 
@@ -73,18 +78,24 @@ class HookContext:
         """Renew what this run holds, one push for each due layer. What has landed is completed."""
         renewable = self.guard.renewable()
         if self.guard.due(renewable):
-            wiring.beat(self._workspace(), self.guard, renewable)
+            from gitlease.wiring.workspace import beat
+
+            beat(self._workspace(), self.guard, renewable)
 
     def end_landed(self) -> None:
         """Complete leases of landed tasks; messages go to the inbox."""
-        self.inbox.leave(wiring.end_landed(self._workspace()))
+        from gitlease.wiring.workspace import end_landed
+
+        self.inbox.leave(end_landed(self._workspace()))
         self.guard.refresh()
 
-    def _workspace(self) -> wiring.Workspace:
+    def _workspace(self) -> Workspace:
         # Loaded only here: most hooks decide from what this clone knows already, and every commit
         # would pay for the rest.
+        from gitlease.wiring.workspace import open_workspace
+
         top = self.repository.toplevel or self.repository.git_dir
-        return wiring.open_workspace(top, environ=self.environ, clock=self.clock, brief=True)
+        return open_workspace(top, environ=self.environ, clock=self.clock, brief=True)
 
 
 def open_hooks(
@@ -104,11 +115,13 @@ def open_hooks(
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
     guard = place.guard(identity.actor, clock)
 
-    def ledger() -> engine.LedgerSession:
+    def ledger() -> LedgerSession:
         # Only a commit that starts a task asks the ledger itself, and then no longer than a guard
         # may wait for a remote.
+        from gitlease.wiring.workspace import open_workspace
+
         limit = float(settings.guard_timeout)
-        return wiring.open_workspace(
+        return open_workspace(
             directory, environ=environ, clock=clock, time_limit=limit, brief=True
         ).ledger
 

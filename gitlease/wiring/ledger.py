@@ -10,10 +10,8 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
+from typing import TYPE_CHECKING
 
-from gitlease import git, tasks
-from gitlease import guard as guards
-from gitlease import store as stores
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
@@ -22,9 +20,17 @@ from gitlease.core.ledger import Header
 from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
 from gitlease.engine.ports import Clock
 from gitlease.git.files import Unreadable
-from gitlease.git.mainline import MainBranch, known_main, learn_main
+from gitlease.git.mainline import (
+    MAILMAP,
+    MAX_MAILMAP,
+    Mailmap,
+    MainBranch,
+    known_main,
+    learn_main,
+    read_main_file,
+)
 from gitlease.git.objects import SHA1, SHA256
-from gitlease.git.repository import Repository, Ways, without_secrets
+from gitlease.git.repository import Repository, Ways, main_branch, without_secrets
 from gitlease.git.run import GitResult
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.settings.places import (
@@ -64,6 +70,15 @@ from gitlease.settings.schema import (
 )
 from gitlease.store.state import KNOWN_FILE, StateFolder
 
+if TYPE_CHECKING:
+    from gitlease.guard.service import GuardService
+    from gitlease.store.admission import RemoteFacts
+    from gitlease.store.elsewhere import OtherPlaces
+    from gitlease.store.git_ledger import NewPlace, RefLedgerStore
+    from gitlease.store.transport import GitRefs, Remote, Watched
+    from gitlease.tasks.files import GitTaskFiles
+
+
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 _STORE = re.compile(r"store(?:-[a-z0-9-]+)?\.git")
@@ -79,7 +94,7 @@ def open_place(
     *,
     local: bool = False,
     committed: Mapping[str, Found] | None = None,
-    store: stores.RefLedgerStore | None = None,
+    store: RefLedgerStore | None = None,
     keeps: bool = True,
     brief: bool = False,
 ) -> LedgerPlace:
@@ -114,7 +129,7 @@ class LedgerPlace:
     settings: Settings
     location: Location
     layer: str = GLOBAL_LAYER
-    given: stores.RefLedgerStore | None = None
+    given: RefLedgerStore | None = None
     folder: str = ""
     located: Located | None = None
     beside: bool = False
@@ -153,8 +168,10 @@ class LedgerPlace:
             return USUAL_STATE
         from hashlib import sha256
 
+        from gitlease.store.transport import USUAL_PREFIX
+
         # An older gitlease named the state of a URL by it alone.
-        text = name.removesuffix(f" {stores.USUAL_PREFIX}")
+        text = name.removesuffix(f" {USUAL_PREFIX}")
         return "at-" + sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     @property
@@ -217,9 +234,11 @@ class LedgerPlace:
         """The layers whose leases count here: what is exclusive everywhere is in ``global``."""
         return [LOCAL_LAYER] if self.local else [GLOBAL_LAYER, self.layer]
 
-    def task_files(self) -> tasks.GitTaskFiles:
+    def task_files(self) -> GitTaskFiles:
         """The task files of this work tree; intents are kept beside the ledger they go with."""
-        return tasks.GitTaskFiles(
+        from gitlease.tasks.files import GitTaskFiles
+
+        return GitTaskFiles(
             self.repository,
             self.settings.tasks,
             folder=os.path.join(self.private, "tasks"),
@@ -233,7 +252,7 @@ class LedgerPlace:
         Given the time ``now``, a remote whose default branch is not known here is asked for it.
         """
         names = remotes_of_work(self.location, self.repository)
-        return git.main_branch(self.repository, names, now=now)
+        return main_branch(self.repository, names, now=now)
 
     def main(self) -> MainBranch:
         """The remote's default branch as far as it is known here."""
@@ -264,8 +283,10 @@ class LedgerPlace:
             source: str,
             limit: float,
         ) -> GitResult:
+            from gitlease.store.transport import fetch_objects
+
             remote = self.remote_at(repository.ways_to(name).fetch, name)
-            return stores.fetch_objects(remote, store, options, settings, source, limit)
+            return fetch_objects(remote, store, options, settings, source, limit)
 
         return learn_main(
             repository,
@@ -284,11 +305,13 @@ class LedgerPlace:
 
         Raises Unavailable and Denied.
         """
+        from gitlease.git.pushes import fetched_tip, tip_now
+
         repository, ref = self.repository, self.main().ref
         asked = self.settings if self.located is None else self.located.asked
         remotes = deciding_remotes(asked, repository)
-        tip = git.fetched_tip(repository, ref) if ref else ""
-        if ref and not tip and (tip := git.tip_now(repository, ref)):
+        tip = fetched_tip(repository, ref) if ref else ""
+        if ref and not tip and (tip := tip_now(repository, ref)):
             # A shallow clone is left as it is: what is read lies beside it.
             self.learn_main(now=now, seconds=seconds, commit=tip, afresh=True)
         if tip:
@@ -301,29 +324,31 @@ class LedgerPlace:
 
         def load() -> bytes:
             names = remotes_of_work(self.location, self.repository)
-            return git.read_main_file(
-                self.repository, names, git.MAILMAP, limit=git.MAX_MAILMAP
-            ).data
+            return read_main_file(self.repository, names, MAILMAP, limit=MAX_MAILMAP).data
 
-        return git.Mailmap(load)
+        return Mailmap(load)
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
         names = remotes_of_work(self.location, self.repository)
         if self.main_branch() is not None:
             return None
-        return next((name for name in names if git.refs_known(self.repository, [name])), None)
+        from gitlease.git.pushes import refs_known
+
+        return next((name for name in names if refs_known(self.repository, [name])), None)
 
     def inbox(self, actor: Actor) -> NotedInbox:
         """The messages of background work for an actor."""
         return NotedInbox(self.private, actor.holder, actor.session)
 
-    def guard(self, actor: Actor, clock: Clock) -> guards.GuardService:
+    def guard(self, actor: Actor, clock: Clock) -> GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
+        from gitlease.guard.service import GuardService, WatchFolder
+
         settings, limit = self.settings, float(self.settings.guard_timeout)
         origin = origin_of(self.repository)
-        return guards.GuardService(
-            guards.WatchFolder(self.private, lambda x: self.of_layer(x).state(x), clock, origin),
+        return GuardService(
+            WatchFolder(self.private, lambda x: self.of_layer(x).state(x), clock, origin),
             lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
@@ -350,8 +375,8 @@ class LedgerPlace:
         return (self.repository.config.get("extensions.worktreeConfig") or "").lower() == "true"
 
     def store(
-        self, clock: Clock, *, time_limit: float, watched: stores.Watched | None = None
-    ) -> stores.RefLedgerStore:
+        self, clock: Clock, *, time_limit: float, watched: Watched | None = None
+    ) -> RefLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git.
 
         Contacts learn of the ref ``watched`` by the way.
@@ -378,7 +403,7 @@ class LedgerPlace:
 
         former = self
 
-        def follow(word: str) -> stores.NewPlace:
+        def follow(word: str) -> NewPlace:
             nonlocal former
             new, former = self._new_place(word, former, clock, time_limit)
             return new
@@ -386,7 +411,9 @@ class LedgerPlace:
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
 
-        return stores.RefLedgerStore(
+        from gitlease.store.git_ledger import RefLedgerStore
+
+        return RefLedgerStore(
             refs,
             state,
             clock,
@@ -400,7 +427,7 @@ class LedgerPlace:
 
     def _new_place(
         self, word: str, former: LedgerPlace, clock: Clock, time_limit: float
-    ) -> tuple[stores.NewPlace, LedgerPlace]:
+    ) -> tuple[NewPlace, LedgerPlace]:
         """Where the ledger goes on that was moved away from ``former``. Raises Invalid.
 
         Another remote counts only if main names it as well: the ledger is what anyone may write.
@@ -439,7 +466,9 @@ class LedgerPlace:
         def state(name: str) -> StateFolder:
             return StateFolder(place.state(layers.get(name, name)), on_move=on_move)
 
-        new = stores.NewPlace(
+        from gitlease.store.git_ledger import NewPlace
+
+        new = NewPlace(
             refs,
             state,
             f"{place.location.name or without_secrets(place.location.url or '')} ({named})",
@@ -470,31 +499,38 @@ class LedgerPlace:
         return None if version is None else refs.read(layer, version)[0]
 
     @property
-    def _elsewhere(self) -> stores.OtherPlaces | None:
+    def _elsewhere(self) -> OtherPlaces | None:
         """What this clone knows at other places."""
         if self.local or self.folder or self.located is None:
             return None
         used, folder = self.located.used, os.path.join(self.private, "state")
         last = "" if self.settings.remote_explicit else used.last
-        return stores.OtherPlaces(folder, self.key, last, used.names)
+        from gitlease.store.elsewhere import OtherPlaces
+
+        return OtherPlaces(folder, self.key, last, used.names)
 
     def refs(
         self,
         *,
         time_limit: float,
-        watched: stores.Watched | None = None,
+        watched: Watched | None = None,
         layers: Mapping[str, str] | None = None,
         objects: str = "",
-    ) -> stores.GitRefs:
+    ) -> GitRefs:
         """The refs on which the ledgers there lie.
 
         ``layers`` are called otherwise there, and ``objects`` is another repository for objects.
         """
+        from gitlease.store.private_store import PrivateStore
+
         if (url := self.location.url) is None:
+            from gitlease.store.private_store import make_bare, make_folder
+            from gitlease.store.transport import USUAL_PREFIX, Remote
+
             own = os.path.join(self.private, "local.git")
-            stores.make_folder(self.private)
-            stores.make_bare(own)
-            remote, prefix = stores.Remote(url=own, folder=self.private), stores.USUAL_PREFIX
+            make_folder(self.private)
+            make_bare(own)
+            remote, prefix = Remote(url=own, folder=self.private), USUAL_PREFIX
         else:
             remote, prefix = self.remote_at(url, self.location.name), self.settings.ref_prefix
             ways = self.location.ways
@@ -505,12 +541,14 @@ class LedgerPlace:
                 remote = replace(remote, url=own, effective=ways.reads, settings=settings)
         is_sha256 = url and self.repository.object_format == "sha256"
         id_bytes = SHA256 if is_sha256 else SHA1
-        store = stores.PrivateStore(objects or self.objects, id_bytes, brief=self.brief)
+        store = PrivateStore(objects or self.objects, id_bytes, brief=self.brief)
 
         def state(layer: str) -> str:
             return self.state((layers or {}).get(layer, layer))
 
-        return stores.GitRefs(
+        from gitlease.store.transport import GitRefs
+
+        return GitRefs(
             remote, store, state, prefix, time_limit=time_limit, watched=watched, layers=layers
         )
 
@@ -542,7 +580,7 @@ class LedgerPlace:
             return former_id(repository)
         return id
 
-    def _facts(self, refs: stores.GitRefs, clock: Clock, time_limit: float) -> stores.RemoteFacts:
+    def _facts(self, refs: GitRefs, clock: Clock, time_limit: float) -> RemoteFacts:
         """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
 
@@ -556,28 +594,32 @@ class LedgerPlace:
         def unreadable() -> Invalid | None:
             return self._unreadable(learn)
 
+        from gitlease.store.admission import RemoteFacts
+
         if ways is None:
             recorded = self.recorded_id
-            return stores.RemoteFacts(
+            return RemoteFacts(
                 recorded=recorded, lacking=True, left=self._left, undecided=undecided
             )
 
-        def apart() -> Sequence[tuple[str, stores.GitRefs]]:
+        def apart() -> Sequence[tuple[str, GitRefs]]:
             here = (ways.reads, *ways.writes)
             urls = {x: repository.ways_to(x) for x in repository.remote_names()}
             named = {x: self.remote_at(y.fetch, x) for x, y in urls.items() if y.reads not in here}
             return [(x, refs.at(remote)) for x, remote in named.items()]
 
-        def others() -> Sequence[tuple[str, stores.GitRefs]]:
+        def others() -> Sequence[tuple[str, GitRefs]]:
             return () if location.explicit else apart()
 
         problem, way_out = "", tuple[str, ...]()
         if not ways.is_one:
+            from gitlease.store.admission import NAME_REMOTE, RULES, name_url
+
             problem = _refusal_of(location.name or "the remote", ways)
             leads_on = repository.ways_to(ways.fetch).is_one
-            way_out = (stores.name_url(without_secrets(ways.fetch)),)
-            way_out = way_out if leads_on else (stores.NAME_REMOTE, stores.RULES)
-        return stores.RemoteFacts(
+            way_out = (name_url(without_secrets(ways.fetch)),)
+            way_out = way_out if leads_on else (NAME_REMOTE, RULES)
+        return RemoteFacts(
             problem=problem,
             way_out=way_out,
             writes_to=without_secrets(ways.writes[0]),
@@ -660,7 +702,7 @@ class LedgerPlace:
             hints=("repeat the command: it goes to the other place then",),
         )
 
-    def _ledger_beside(self, refs: stores.GitRefs, layer: str) -> str:
+    def _ledger_beside(self, refs: GitRefs, layer: str) -> str:
         """The ref of another ledger on this remote that a clone may use by other settings.
 
         ``""`` if there is none, and if this clone has used its own place before.
@@ -673,8 +715,10 @@ class LedgerPlace:
             layer, prefixes=PREFIX in free, layers=LAYER in free and layer == settings.layer
         )
 
-    def remote_at(self, url: str, name: str | None) -> stores.Remote:
+    def remote_at(self, url: str, name: str | None) -> Remote:
         """How git reaches a URL: with the settings of this clone."""
+        from gitlease.store.transport import Remote
+
         repository, config = self.repository, self.repository.config
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]
         if self._worktree_has_config():
@@ -686,7 +730,7 @@ class LedgerPlace:
         settings += [("include.path", file) for file in dict.fromkeys(files)]
         if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
             settings.append(("http.proxy", proxy))
-        return stores.Remote(
+        return Remote(
             url=url,
             folder=repository.toplevel or repository.git_dir,
             effective=repository.ways_to(url).writes[0],

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from gitlease import engine, wiring
-from gitlease import store as stores
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.instant import MS
 from gitlease.engine import acts
+from gitlease.engine.answers import Reading
 from gitlease.git.mainline import Presence
 from gitlease.settings.places import LAYER, place_word, values_of
 from gitlease.settings.schema import FILE
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.wiring.workspace import Workspace
 
 
-def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
+def move_ledger(workspace: Workspace) -> Reading:
     """End the ledgers at the former place, and go on with them where main says that they are.
 
     The remote is asked what main says now: an old copy of it may name a place that was left.
@@ -46,7 +47,7 @@ def move_ledger(workspace: wiring.Workspace) -> engine.Reading:
         layers = [*(x for x in others if x != own), own]
     for layer in layers:
         session = workspace.in_layer(layer).ledger
-        if isinstance(session.store, stores.RefLedgerStore):
+        if isinstance(session.store, RefLedgerStore):
             session.store.reopens = True
         there = partial(place.header_at, located, target, layer, time_limit=limit)
         reading = acts.move(session, to, there)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from gitlease import engine, push, runs, wiring
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.resources import GLOBAL_LAYER, Resource
+from gitlease.engine.acts import keep
 from gitlease.git.repository import CHECKOUT, ask, commit_of, fit_name
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.plan import SECONDS, GitWork, PushRequest
+from gitlease.runs.child import check_executable, run_in
 from gitlease.runs.heartbeat import heartbeat_of, kept
+from gitlease.runs.leased_command import LeasedCommand
+from gitlease.runs.pool import words_for_worktrees
+from gitlease.wiring.workspace import Workspace
+
+if TYPE_CHECKING:
+    from gitlease.push.landing import Landed, LandOptions
 
 
-def open_push(workspace: wiring.Workspace, *, seconds: float = SECONDS) -> FencedPush:
+def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
     """The fenced push of an opened repository; a push is given up after so many ``seconds``.
 
     Raises Invalid in a clone that has no remote although its ledger is at one.
@@ -41,14 +48,16 @@ def open_push(workspace: wiring.Workspace, *, seconds: float = SECONDS) -> Fence
 
 
 def land(
-    workspace: wiring.Workspace,
+    workspace: Workspace,
     resource: Resource | None,
-    options: push.LandOptions,
+    options: LandOptions,
     tell: Callable[[str], None],
-) -> push.Landed:
+) -> Landed:
     """Land a task of an opened repository."""
+    from gitlease.push.landing import Lander
+
     settings = workspace.settings
-    return push.Lander(
+    return Lander(
         workspace.ledger,
         open_push(workspace),
         workspace.repository,
@@ -61,11 +70,11 @@ def land(
     ).land(resource)
 
 
-Finisher = Callable[["runs.LeasedCommand", Resource], Sequence[str]]
+Finisher = Callable[["LeasedCommand", Resource], Sequence[str]]
 
 
 def pool_finisher(
-    workspace: wiring.Workspace,
+    workspace: Workspace,
     directory: str,
     words: Sequence[str],
     tell: Callable[[str], None],
@@ -82,28 +91,34 @@ def pool_finisher(
     Returned first is the ref that it lands on, fetched. Raises UsageError and NotFound for a base
     that nothing could land on, and for commands that ``directory`` does not have.
     """
+    from gitlease.push.landing import fetch_target, find_target
+
     main, repository = workspace.learn_main_branch, workspace.repository
-    remote, branch = push.find_target(repository, workspace.location, base, main=main)
-    push.fetch_target(repository, remote, branch, main=main)
+    remote, branch = find_target(repository, workspace.location, base, main=main)
+    fetch_target(repository, remote, branch, main=main)
     ref = f"refs/remotes/{remote}/{branch}"
 
     def fit(command: Sequence[str] | None) -> tuple[str, ...]:
         if not command:
             return ()
-        runs.check_executable(command[0], cwd=directory)
-        return runs.words_for_worktrees(repository, ref, directory, command)
+        check_executable(command[0], cwd=directory)
+        return words_for_worktrees(repository, ref, directory, command)
 
     words = fit(words)
-    options = push.LandOptions(
-        hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms
-    )
+    from gitlease.push.landing import LandOptions
 
-    def finish(command: runs.LeasedCommand, resource: Resource) -> Sequence[str]:
-        place = cast("wiring.Workspace", command.place)
+    options = LandOptions(hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms)
+
+    def finish(command: LeasedCommand, resource: Resource) -> Sequence[str]:
+        from gitlease.push.landing import unknown_files
+
+        place = cast("Workspace", command.place)
         # Files that the command left behind beside its commits are its own affair.
         own = ask(place.repository, "rev-list", "-1", "HEAD", f"^{ref}", "--").out.strip()
-        if not own and (files := push.unknown_files(place.repository)):
-            raise Invalid(f"nothing is committed, but there are new files: {push.listed(files)}")
+        if not own and (files := unknown_files(place.repository)):
+            from gitlease.push.replay import listed
+
+            raise Invalid(f"nothing is committed, but there are new files: {listed(files)}")
         before = commit_of(place.repository, "HEAD")
         landed = place.land(resource, options, tell=tell)
         if words and not landed.already:
@@ -116,19 +131,19 @@ def pool_finisher(
         return landed.warnings
 
     def offer(
-        command: runs.LeasedCommand,
-        place: wiring.Workspace,
+        command: LeasedCommand,
+        place: Workspace,
         resource: Resource,
-        landed: push.Landed,
+        landed: Landed,
     ) -> None:
         branch = f"work/{fit_name(resource.text)}"
         refs = (f"+HEAD:refs/heads/{branch}",)
         request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
         open_push(place).push(request, require=[resource], unfenced=options.unfenced, tell=tell)
         env = command.environment() | {"GITLEASE_BRANCH": branch, "GITLEASE_BASE": landed.base}
-        if status := runs.run_in(command.request.directory, words, env):
+        if status := run_in(command.request.directory, words, env):
             raise Invalid(f"{words[0]} ended with status {status}")
         reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
-        engine.keep(place.ledger, [resource], note=reason)
+        keep(place.ledger, [resource], note=reason)
 
     return ref, finish

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from gitlease import verify
 from gitlease.core.errors import NotARepository
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import SystemClock
 from gitlease.server.receive import PushVerdict as PushVerdict
 from gitlease.server.receive import Refusal as Refusal
 from gitlease.server.receive import receive
+from gitlease.verify.replay import check_past
 
 
 def judge_push(data: bytes) -> PushVerdict:
@@ -18,7 +18,7 @@ def judge_push(data: bytes) -> PushVerdict:
 
     Raises GitleaseError if the repository or its settings cannot be used.
     """
-    return receive(data, clock=SystemClock(), replay=verify.check_past)
+    return receive(data, clock=SystemClock(), replay=check_past)
 
 
 def find_bare(directory: str) -> Repository:

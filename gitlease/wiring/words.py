@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from gitlease import wiring
 from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
 from gitlease.core.lease import same_person
 from gitlease.core.resources import (
@@ -34,6 +33,7 @@ from gitlease.core.resources import (
 )
 from gitlease.git.repository import Repository, ask
 from gitlease.settings.schema import remotes_of_work
+from gitlease.wiring.workspace import Workspace
 
 _WILDCARD = re.compile(r"[*?\[\\]")
 _MODULES = ".gitmodules"
@@ -60,7 +60,7 @@ def to_add_extras() -> str:
     return shlex.join([*by, *words])
 
 
-def resource_here(workspace: wiring.Workspace, word: str) -> Resource:
+def resource_here(workspace: Workspace, word: str) -> Resource:
     """Resolve a word in this folder, and by this ledger if it reads as an issue number.
 
     Raises UsageError for what is neither a name nor a path, and for a path outside of the work tree
@@ -95,7 +95,7 @@ def path_here(repository: Repository, word: str) -> Resource:
 
 
 def check_claim(
-    workspace: wiring.Workspace,
+    workspace: Workspace,
     resources: Sequence[Resource],
     covered: Iterable[Resource] = (),
     *,
@@ -118,7 +118,7 @@ def check_claim(
     return tuple(f"{x} matches no file, here or on the main branch" for x in unmatched)
 
 
-def dead_hooks(workspace: wiring.Workspace) -> tuple[str, ...]:
+def dead_hooks(workspace: Workspace) -> tuple[str, ...]:
     """A warning, once, if another folder of hooks has replaced the one that has ours."""
     repository = workspace.repository
     path = repository.config.get("core.hooksPath")
@@ -209,7 +209,7 @@ def file_called(repository: Repository, name: str) -> NamedFile | None:
     return None
 
 
-def is_known(workspace: wiring.Workspace, resource: Resource) -> bool:
+def is_known(workspace: Workspace, resource: Resource) -> bool:
     """Return whether a name is a task, or is leased: live, or lapsed and the caller's own."""
     ledger = workspace.ledger
     try:
@@ -226,7 +226,7 @@ def is_known(workspace: wiring.Workspace, resource: Resource) -> bool:
     )
 
 
-def _matches_a_file(workspace: wiring.Workspace, text: str) -> bool:
+def _matches_a_file(workspace: Workspace, text: str) -> bool:
     repository, pattern = workspace.repository, parse(text)
     if repository.toplevel is None or text == "**":
         return True
@@ -251,14 +251,14 @@ _SCP = re.compile(r"(?:[^@/:]+@)?([^/:@]+):(?!//)(.+)")
 _PAGES = {Issues.GITHUB: "issues", Issues.GITLAB: "-/issues"}
 
 
-def host_of_work(workspace: wiring.Workspace) -> Issues:
+def host_of_work(workspace: Workspace) -> Issues:
     """The issue host of a repository, by the name of the server that has its work."""
     place = _place(workspace)
     name = "" if place is None else place[0].lower()
     return next((x for x in _PAGES if x.value in name.split(".")), Issues.NONE)
 
 
-def issue_pages(workspace: wiring.Workspace) -> str | None:
+def issue_pages(workspace: Workspace) -> str | None:
     """The address of an issue's page, without the number; None if it is not known."""
     policy, place = workspace.ledger.known_policy(), _place(workspace)
     if policy is None or policy.issues is Issues.NONE or place is None:
@@ -267,7 +267,7 @@ def issue_pages(workspace: wiring.Workspace) -> str | None:
     return f"https://{host}/{quote(path)}/{_PAGES[policy.issues]}/"
 
 
-def _place(workspace: wiring.Workspace) -> tuple[str, str] | None:
+def _place(workspace: Workspace) -> tuple[str, str] | None:
     """The server of the work, and the path there; None for a local path, and without a remote."""
     for name in remotes_of_work(workspace.location, workspace.repository):
         url = workspace.repository.remote_url(name) or ""

@@ -7,10 +7,8 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitlease import engine, git, push, runs, settings, store, tasks, wiring
-from gitlease import guard as guards
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
@@ -20,8 +18,10 @@ from gitlease.core.resources import GLOBAL_LAYER, Resource
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, TaskList
+from gitlease.engine.stepping import settle_landed
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git.files import Unreadable
+from gitlease.git.pushes import fetch_commits
 from gitlease.git.repository import HEADS, Repository, commit_of, without_secrets
 from gitlease.git.repository import discover as find_repository
 from gitlease.git.run import SystemClock, WokenClock
@@ -41,8 +41,16 @@ from gitlease.settings.schema import (
     remotes_of_work,
 )
 from gitlease.settings.schema import set_config as write_setting
+from gitlease.store.git_ledger import RefLedgerStore
 from gitlease.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
+
+if TYPE_CHECKING:
+    from gitlease.engine.queue import TaskQueue
+    from gitlease.guard.service import GuardService
+    from gitlease.push.landing import Landed, LandOptions
+    from gitlease.runs.records import RunsFolder
+    from gitlease.settings.text import SuggestedSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +123,7 @@ class Workspace:
     def check_remote(self) -> None:
         """Raise Invalid if this clone has no remote although its ledger is at one."""
         ledgers = self.ledger.store
-        lost = ledgers.lost() if isinstance(ledgers, store.RefLedgerStore) else None
+        lost = ledgers.lost() if isinstance(ledgers, RefLedgerStore) else None
         if lost is not None:
             raise lost
 
@@ -139,9 +147,11 @@ class Workspace:
         return self._with(place=replace(place, beside=True), alone=True)
 
     @cached_property
-    def queue(self) -> engine.TaskQueue:
+    def queue(self) -> TaskQueue:
         """The queue of tasks."""
-        return engine.TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
+        from gitlease.engine.queue import TaskQueue
+
+        return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
 
     @cached_property
     def carried(self) -> CarriedLeases:
@@ -149,7 +159,7 @@ class Workspace:
         return CarriedLeases(self.place.private, self.actor.holder, self.actor.session)
 
     @cached_property
-    def guard(self) -> guards.GuardService:
+    def guard(self) -> GuardService:
         """The guard of what others hold, for hooks and for edits."""
         return self.place.guard(self.actor, self.clock)
 
@@ -231,24 +241,28 @@ class Workspace:
     def land(
         self,
         resource: Resource | None,
-        options: push.LandOptions,
+        options: LandOptions,
         *,
         tell: Callable[[str], None] = lambda _line: None,
-    ) -> push.Landed:
+    ) -> Landed:
         """Land the work of this work tree's branch, and finish its task: see ``Lander.land``.
 
         ``tell`` gets the lines that hooks and the server print.
         """
-        return wiring.land(self, resource, options, tell)
+        from gitlease.wiring.push import land
+
+        return land(self, resource, options, tell)
 
     def add_task(self, title: str, **fields: Any) -> tuple[Task, tuple[str, ...]]:
         """Write the file of a new task, with these fields of a ``NewTask``; with warnings."""
+        from gitlease.tasks.propose import NewTask, add_task
+
         now = moment_of(self.clock.now().wall_ms)
-        return tasks.add_task(
+        return add_task(
             self.repository,
             self.settings.tasks,
             self.ledger,
-            tasks.NewTask(
+            NewTask(
                 title=title, status=edge_rules(self.settings).word(Progress.TODO), at=now, **fields
             ),
             main=self.learn_main_branch(),
@@ -271,7 +285,7 @@ def open_workspace(
     anonymous: bool = False,
     committed: Mapping[str, Found] | None = None,
     repository: Repository | None = None,
-    store: store.RefLedgerStore | None = None,
+    store: RefLedgerStore | None = None,
     brief: bool = False,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
@@ -316,9 +330,7 @@ FETCH_EVERY = 60  # seconds between two tries
 
 def end_landed(workspace: Workspace) -> tuple[str, ...]:
     """Complete the caller's leases of landed tasks in every layer in use; return messages."""
-    return tuple(
-        x for space in workspace.in_use for x in engine.settle_landed(space.ledger).warnings
-    )
+    return tuple(x for space in workspace.in_use for x in settle_landed(space.ledger).warnings)
 
 
 def end_at_start(workspace: Workspace) -> tuple[str, ...]:
@@ -328,20 +340,22 @@ def end_at_start(workspace: Workspace) -> tuple[str, ...]:
 
 
 def beat(
-    workspace: Workspace, service: guards.GuardService, renewable: Sequence[tuple[str, Lease]]
+    workspace: Workspace, service: GuardService, renewable: Sequence[tuple[str, Lease]]
 ) -> None:
     """Renew those of these leases, given with their layers, whose layer is due.
 
     What has landed is completed instead. Nobody waits for it: messages go to the inbox.
     """
+    from gitlease.guard.service import renew_known
+
     due = service.due(renewable)
     for space in workspace.in_use if due else ():
-        ended = engine.settle_landed(space.ledger)
+        ended = settle_landed(space.ledger)
         workspace.inbox.leave(ended.warnings)
         ids = {view.lease_id for view in ended.leases}
         here = [lease for layer, lease in renewable if layer == space.layer and layer in due]
         leases = [lease for lease in here if lease.lease_id not in ids]
-        messages = guards.renew_known(space.ledger, leases) if leases else []
+        messages = renew_known(space.ledger, leases) if leases else []
         if leases or ids:
             service.refresh()
             workspace.inbox.leave([*messages, *service.lost()])
@@ -376,9 +390,13 @@ class Landing:
         running = {*alive} - {ended}
         free = [lease for lease in leases if lease.session not in running]
         files = workspace.ledger.edges.files
-        done = tasks.landed(workspace.repository, files, self._newer or main, free)
+        from gitlease.tasks.files import landed
+
+        done = landed(workspace.repository, files, self._newer or main, free)
         if rule == MERGED:
-            done = tasks.merged(workspace.repository, self._newer or main, workspace.layer, done)
+            from gitlease.tasks.files import merged
+
+            done = merged(workspace.repository, self._newer or main, workspace.layer, done)
         return done, main.removeprefix("refs/remotes/")
 
     def watch(self, holds_tasks: Callable[[], bool]) -> None:
@@ -416,18 +434,20 @@ class Landing:
             if not is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS):
                 return False
             branch = main.removeprefix(f"refs/remotes/{remote}/")
-            git.fetch_commits(repository, remote, branch, seconds=FETCH)
+            fetch_commits(repository, remote, branch, seconds=FETCH)
         self._newer = tip if commit_of(repository, tip) else ""
         if self._newer:
             workspace.learn_main(self._newer)
         return bool(self._newer)
 
 
-def _recorded_runs(private: str, clock: Clock) -> runs.RunsFolder | None:
+def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
     """The runs of a clone; their module is loaded once there is a record of one."""
+    from gitlease.runs.records import RunsFolder
+
     with contextlib.suppress(OSError):
         if os.listdir(os.path.join(private, "alive")):
-            return runs.RunsFolder(private, clock.now().boot_id)
+            return RunsFolder(private, clock.now().boot_id)
     return None
 
 
@@ -446,8 +466,8 @@ def edge_rules(settings: Settings, mailmap: Mapping[str, str] | None = None) -> 
 
 
 def write_default_settings(
-    repository: Repository, accept: Callable[[settings.SuggestedSettings], bool] = lambda _: True
-) -> tuple[str, settings.SuggestedSettings] | None:
+    repository: Repository, accept: Callable[[SuggestedSettings], bool] = lambda _: True
+) -> tuple[str, SuggestedSettings] | None:
     """Write a commented ``.gitlease.yaml`` that fits the task files, unless there is one.
 
     The file has only defaults where a proposal is not accepted. Returns its path and what was
@@ -456,9 +476,15 @@ def write_default_settings(
     path = os.path.join(repository.toplevel or "", FILE)
     if repository.toplevel is None or os.path.lexists(path):
         return None
-    suggested = tasks.fitting_settings(repository)
+    from gitlease.tasks.propose import fitting_settings
+
+    suggested = fitting_settings(repository)
+    from gitlease.settings.text import SuggestedSettings
+
     if suggested.proposed and not accept(suggested):
-        suggested = settings.SuggestedSettings(settings.settings_yaml(), headed=suggested.headed)
+        from gitlease.settings.text import settings_yaml
+
+        suggested = SuggestedSettings(settings_yaml(), headed=suggested.headed)
     try:
         with open(path, "x", encoding="utf-8") as file:
             file.write(suggested.text)
@@ -469,18 +495,20 @@ def write_default_settings(
     return path, suggested
 
 
-def proposed_settings(
-    workspace: Workspace, known: Sequence[Task]
-) -> settings.SuggestedSettings | None:
+def proposed_settings(workspace: Workspace, known: Sequence[Task]) -> SuggestedSettings | None:
     """Settings that fit the tasks seen, or if there are none, files that no setting is about."""
     settings = workspace.settings
     if known:
+        from gitlease.tasks.propose import fitting_words
+
         people = edge_rules(settings).people
-        return tasks.fitting_words(workspace.repository, known, settings.tasks.statuses, people)
+        return fitting_words(workspace.repository, known, settings.tasks.statuses, people)
     about_tasks = (x.source for name, x in settings.found.items() if name.startswith("tasks."))
     if workspace.repository.toplevel is None or {*about_tasks} != {BUILT_IN}:
         return None
-    return tasks.fitting_settings(workspace.repository)
+    from gitlease.tasks.propose import fitting_settings
+
+    return fitting_settings(workspace.repository)
 
 
 def tasks_seen(workspace: Workspace) -> TaskList:
@@ -509,7 +537,9 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
         wanted[PREFIX] = found[PREFIX].value
     elif ledger_id in (committed, found[LEDGER].value):
         return False, ()
-    if (written := settings.record(repository, wanted)) is not False:
+    from gitlease.settings.text import record
+
+    if (written := record(repository, wanted)) is not False:
         return bool(written), ()
     words = ", ".join(f"{name.removeprefix('lease.')}: {wanted[name]}" for name in wanted)
     return False, (f"add this to {FILE} by hand, and commit it: lease: {{{words}}}",)

@@ -12,12 +12,9 @@ from support.snapshots import check_words
 from support.tasks import task
 from support.told_history import Told
 
-from gitlease.check import (
-    Deleted,
+from gitlease.check.stale import (
     Facts,
     StaleRules,
-    TaskHistory,
-    Version,
     lapsed_leases,
     leases_on_done,
     leases_on_gone,
@@ -25,20 +22,13 @@ from gitlease.check import (
     records_of,
     stale_edges,
 )
-from gitlease.core import (
-    DEFAULT_POLICY,
-    MS,
-    Event,
-    Finding,
-    Lease,
-    People,
-    Persons,
-    Progress,
-    State,
-    Task,
-    moment_of,
-)
-from gitlease.engine import TaskList, TaskProblem
+from gitlease.check.task_history import Deleted, TaskHistory, Version
+from gitlease.core.edge import People, Persons, Progress, Task
+from gitlease.core.instant import MS, moment_of
+from gitlease.core.lease import DEFAULT_POLICY, Lease, State
+from gitlease.core.moves.operations import Event
+from gitlease.core.work import Finding
+from gitlease.engine.ports import TaskList, TaskProblem
 
 DAY = 86_400
 KIM_AT_WORK, KIM_HOME = "kim@work.example", "kim@home.example"

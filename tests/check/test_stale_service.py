@@ -12,9 +12,15 @@ from support.snapshots import check_words
 from support.tasks import Killed, task
 from support.told_history import Told
 
-from gitlease.check import Lack, StaleRules, StaleService, TaskHistory
-from gitlease.core import Actor, Denied, Finding, People, Progress, parse_resource
-from gitlease.engine import ClaimOptions, TaskProblem
+from gitlease.check.stale import StaleRules, StaleService
+from gitlease.check.task_history import Lack, TaskHistory
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Denied
+from gitlease.core.lease import Actor
+from gitlease.core.resources import parse_resource
+from gitlease.core.work import Finding
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.ports import TaskProblem
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

@@ -14,9 +14,10 @@ from support.snapshots import check_words, raises
 from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 from support.tasks import task
 
-from gitlease.check import Lack, Past, TaskHistory, Version
-from gitlease.core import Invalid, Unavailable
-from gitlease.git import discover, read_answer, read_log
+from gitlease.check.task_history import Lack, Past, TaskHistory, Version
+from gitlease.core.errors import Invalid, Unavailable
+from gitlease.git.history import read_answer, read_log
+from gitlease.git.repository import discover
 
 DAY = 86_400
 NOW = ManualClock().wall_ms // 1_000

@@ -7,20 +7,14 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
 
-from gitlease.check import Granted, Judgement, LedgerFacts, granted
-from gitlease.core import (
-    DEFAULT_POLICY,
-    MS,
-    Addresses,
-    Authorship,
-    Event,
-    Lease,
-    Moment,
-    Named,
-    read_trailer,
-    trailer,
-)
-from gitlease.guard import CommitFacts, Touched
+from gitlease.check.judging import Granted, Judgement, LedgerFacts, granted
+from gitlease.core.edge import Addresses
+from gitlease.core.instant import MS
+from gitlease.core.lease import DEFAULT_POLICY, Lease, Moment
+from gitlease.core.moves.operations import Event
+from gitlease.core.work import Authorship, Named, read_trailer, trailer
+from gitlease.guard.commits import CommitFacts
+from gitlease.guard.rules import Touched
 
 HOUR = 3_600
 TOUCHED = (Touched("src/a.py"),)

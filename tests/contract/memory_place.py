@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from support.clock import ManualClock
 from support.memory import MemoryClone
 
-from gitlease.core import Fate
-from gitlease.engine import Cause, LedgerStore, Swapped
-from gitlease.store import MemoryStorage, Move, RefLedgerStore
+from gitlease.core.ledger import Fate
+from gitlease.engine.ports import Cause, LedgerStore, Swapped
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.memory import MemoryStorage
+from gitlease.store.storage import Move
 
 
 class Remote(MemoryStorage):

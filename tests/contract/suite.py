@@ -39,34 +39,34 @@ from core.values import (
 )
 from support.clock import ManualClock
 
-from gitlease.core import (
+from gitlease.core.errors import Rollback
+from gitlease.core.instant import MS
+from gitlease.core.lease import (
     DEFAULT_POLICY,
-    MAX_STEP,
-    MS,
-    Acknowledge,
-    Barrier,
-    Create,
-    Fate,
-    Grant,
     Lease,
-    LeaveTicket,
-    Ledger,
     Moment,
-    Operation,
-    Rollback,
-    RunOut,
     Sighting,
     Standing,
     State,
-    TakeTicket,
-    Unbind,
-    create,
     holder_has,
-    parse_resource,
     standing,
 )
-from gitlease.core import decide as decide_step
-from gitlease.engine import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.core.ledger import MAX_STEP, Fate, Ledger
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    Barrier,
+    Create,
+    Grant,
+    LeaveTicket,
+    Operation,
+    RunOut,
+    TakeTicket,
+    Unbind,
+)
+from gitlease.core.moves.transitions import create
+from gitlease.core.moves.transitions import decide as decide_step
+from gitlease.core.resources import parse_resource
+from gitlease.engine.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
 
 LAYER = "global"
 RUN = replace(JO, session="run-1", host="laptop:4711")

@@ -11,8 +11,12 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.engine import LedgerStore
-from gitlease.store import GitRefs, PrivateStore, RefLedgerStore, StateFolder, transport
+from gitlease.engine.ports import LedgerStore
+from gitlease.store import transport
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.state import StateFolder
+from gitlease.store.transport import GitRefs
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\

@@ -28,52 +28,48 @@ from core.values import (
     set_policy,
 )
 
-from gitlease.core import (
-    MAX_STEP,
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import GitleaseError
+from gitlease.core.lease import Actor, Lease, Moment, Policy, Rule, Sighting
+from gitlease.core.ledger import MAX_STEP, Ledger
+from gitlease.core.moves.operations import (
     Acknowledge,
-    Actor,
     AddNote,
-    Applied,
-    Assignee,
     Barrier,
     Bind,
     Claim,
     Complete,
-    Decided,
     EndSession,
     Extend,
-    GitleaseError,
     Grant,
-    Illegal,
-    Lease,
     LeaveTicket,
-    Ledger,
-    Moment,
     Operation,
     Park,
     Pick,
-    Policy,
-    Pusher,
     Release,
     Renew,
-    Resource,
     Restore,
     Retire,
     Retirement,
     Revoke,
-    Rule,
     RunOut,
     SetPolicy,
-    Sighting,
-    StepRecord,
     TakeTicket,
     Unbind,
+)
+from gitlease.core.moves.transitions import (
+    Applied,
+    Decided,
+    Illegal,
+    Pusher,
+    StepRecord,
     apply,
     decide,
     judge,
-    parse_resource,
 )
-from gitlease.store import BadStep, changed_files, read_step, step_line
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.store.records import BadStep, read_step, step_line
+from gitlease.store.tree import changed_files
 
 LIVE = 10
 BASE = holding(

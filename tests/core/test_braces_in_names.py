@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gitlease.core import UsageError, parse_resource
-from gitlease.core.resources import check_braces, escape, parse, path_resource, resolve_path
+from gitlease.core.errors import UsageError
+from gitlease.core.resources import (
+    check_braces,
+    escape,
+    parse,
+    parse_resource,
+    path_resource,
+    resolve_path,
+)
 
 pytestmark = pytest.mark.default
 

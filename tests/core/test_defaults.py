@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from gitlease.core import DEFAULT_POLICY, Event, History, Loss, Rule
-from gitlease.core.lease import State
+from gitlease.core.errors import Loss
+from gitlease.core.lease import DEFAULT_POLICY, History, Rule, State
 from gitlease.core.moves import operations
+from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Issues
 from gitlease.engine.acts import TAKEN
 

@@ -9,10 +9,9 @@ from core.values import JO, NOON, TTL, at, claim, empty, lease, leases_in, momen
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitlease.core import (
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import (
     DEFAULT_POLICY,
-    MS,
-    Instant,
     Lease,
     Margins,
     Moment,

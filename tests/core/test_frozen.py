@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gitlease.core import dataclass, field, replace
+from gitlease.core.frozen import dataclass, field, replace
 
 
 @dataclass(frozen=True)

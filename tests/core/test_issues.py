@@ -27,22 +27,12 @@ from core.values import (
 )
 from support.snapshots import raises
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    Bind,
-    Issues,
-    LeaseHeld,
-    Ledger,
-    Operation,
-    Outcome,
-    Pick,
-    Policy,
-    PolicyRefused,
-    UsageError,
-    decide,
-    issue_resource,
-    parse_resource,
-)
+from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
+from gitlease.core.lease import DEFAULT_POLICY, Policy
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Bind, Operation, Outcome, Pick
+from gitlease.core.moves.transitions import decide
+from gitlease.core.resources import Issues, issue_resource, parse_resource
 
 GITHUB = replace(DEFAULT_POLICY, issues=Issues.GITHUB)
 SPELLINGS = ("12", "#12", "GH-12", "gh-12")

@@ -9,21 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.snapshots import raises
 
-from gitlease.core import (
-    Invalid,
-    Lease,
-    LeaseRows,
-    Reach,
-    State,
-    UsageError,
-    fold,
-    overlap,
-    parse,
-    path_resource,
-    replace,
-    row_of,
-)
-from gitlease.guard import Cover, Touched, reach_of
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease, LeaseRows, Reach, State, row_of
+from gitlease.core.resources import fold, overlap, parse, path_resource
+from gitlease.guard.rules import Cover, Touched, reach_of
 
 FOLDED = st.sampled_from(["", "", "Straße/", "STRASSE/", "é/", "É/", "A/", r"\[x/", "İ/"])
 PATTERN = st.builds(lambda top, rest: top + rest.lstrip("/"), FOLDED, PATTERNS)

@@ -18,7 +18,9 @@ from core.values import (
     step,
 )
 
-from gitlease.core import Barrier, Invalid, MoveLedger, OpenMoved, apply
+from gitlease.core.errors import Invalid
+from gitlease.core.moves.operations import Barrier, MoveLedger, OpenMoved
+from gitlease.core.moves.transitions import apply
 from gitlease.store.records import read_header, write_header
 
 pytestmark = pytest.mark.default

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.fences import clean_env
 
-from gitlease.core import (
+from gitlease.core.resources import (
     MAX_LENGTH,
     MAX_WILDCARDS,
     PatternError,

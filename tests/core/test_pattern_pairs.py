@@ -18,7 +18,7 @@ from functools import cache
 
 import pytest
 
-from gitlease.core import Pattern, covers, overlap, parse
+from gitlease.core.resources import Pattern, covers, overlap, parse
 
 LETTERS = "ab"
 LENGTH = 12

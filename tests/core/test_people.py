@@ -24,22 +24,11 @@ from core.values import (
 )
 from support.snapshots import raises
 
-from gitlease.core import (
-    Actor,
-    Addresses,
-    Assignee,
-    Invalid,
-    LeaseHeld,
-    NothingLeft,
-    People,
-    Persons,
-    Pick,
-    Policy,
-    person_key,
-    same_name,
-    same_person,
-)
-from gitlease.store import notices_file
+from gitlease.core.edge import Addresses, Assignee, People, Persons, same_name
+from gitlease.core.errors import Invalid, LeaseHeld, NothingLeft
+from gitlease.core.lease import Actor, Policy, person_key, same_person
+from gitlease.core.moves.operations import Pick
+from gitlease.store.records import notices_file
 
 LAPSED = TTL + SKEW + 1
 ADA, ELSE = Actor("straße@example.com"), Actor("strasse@example.com")

@@ -6,20 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    KEYS,
-    MAX_ADMINS,
-    History,
-    Issues,
-    Margins,
-    Policy,
-    Rule,
-    UsageError,
-    change_policy,
-    check_change,
-    policy_words,
-)
+from gitlease.core.errors import UsageError
+from gitlease.core.lease import DEFAULT_POLICY, MAX_ADMINS, History, Margins, Policy, Rule
+from gitlease.core.policy import KEYS, change_policy, check_change, policy_words
+from gitlease.core.resources import Issues
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:

@@ -26,28 +26,30 @@ from core.values import (
     step,
 )
 
-from gitlease.core import (
+from gitlease.core.errors import NothingLeft
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import (
     FAILED,
     FORMAT,
     LEFT_ALONE,
     PICKED_FORMAT,
     WAITS,
     WORD,
-    Actor,
+    Ledger,
+    Setback,
+)
+from gitlease.core.moves.operations import (
     AddNote,
     EndSession,
-    Ledger,
-    NothingLeft,
     Operation,
     Park,
     Pick,
     Release,
     RunOut,
-    Setback,
-    apply,
     grant_of,
-    parse_resource,
 )
+from gitlease.core.moves.transitions import apply
+from gitlease.core.resources import parse_resource
 
 LAPSED = TTL + SKEW + 1
 POOL = Actor(JO.holder, session="work-1", session_explicit=True)

@@ -26,8 +26,10 @@ from core.values import (
     step,
 )
 
-from gitlease.core import LeaseHeld, Margins, Moment, Policy, Rule, apply, rfc3339
-from gitlease.core.lease import abandoned_at, view_lease
+from gitlease.core.errors import LeaseHeld
+from gitlease.core.instant import rfc3339
+from gitlease.core.lease import Margins, Moment, Policy, Rule, abandoned_at, view_lease
+from gitlease.core.moves.transitions import apply
 
 WIDE = Margins(skew=601, drift=100_001, grace=51, rule=Rule.OBSERVED)
 NARROW = Margins(skew=0, drift=0, grace=0)

@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.snapshots import raises
 
-from gitlease.core import (
-    UsageError,
+from gitlease.core.errors import UsageError
+from gitlease.core.resources import (
     name_resource,
     parse_layer,
     parse_resource,

@@ -27,23 +27,12 @@ from core.values import (
     step,
 )
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    MS,
-    EndWait,
-    Illegal,
-    Lease,
-    Ledger,
-    Operation,
-    Policy,
-    PolicyRefused,
-    Pusher,
-    PutBack,
-    Restore,
-    apply,
-    decide,
-    judge,
-)
+from gitlease.core.errors import PolicyRefused
+from gitlease.core.instant import MS
+from gitlease.core.lease import DEFAULT_POLICY, Lease, Policy
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import EndWait, Operation, PutBack, Restore
+from gitlease.core.moves.transitions import Illegal, Pusher, apply, decide, judge
 
 pytestmark = pytest.mark.default
 

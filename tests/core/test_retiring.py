@@ -26,30 +26,14 @@ from core.values import (
 )
 from support.snapshots import raises
 
-from gitlease.core import (
-    HOLDERS_TOLD,
-    Actor,
-    Assignee,
-    Invalid,
-    Lease,
-    LeaseHeld,
-    LeaseLost,
-    Ledger,
-    Loss,
-    Outcome,
-    Policy,
-    PolicyRefused,
-    Resource,
-    Retirement,
-    Rule,
-    Sighting,
-    State,
-    UsageError,
-    apply,
-    ending,
-    parse_resource,
-    still_held,
-)
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import Invalid, LeaseHeld, LeaseLost, Loss, PolicyRefused, UsageError
+from gitlease.core.lease import Actor, Lease, Policy, Rule, Sighting, State
+from gitlease.core.ledger import HOLDERS_TOLD, Ledger
+from gitlease.core.loss import ending, still_held
+from gitlease.core.moves.operations import Outcome, Retirement
+from gitlease.core.moves.transitions import apply
+from gitlease.core.resources import Resource, parse_resource
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
 JO_CI = replace(JO, session="build-7")

@@ -35,40 +35,37 @@ from core.values import (
 )
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    MS,
-    TABLE,
-    Actor,
-    Bind,
+from gitlease.core.errors import (
     GitleaseError,
-    Grant,
-    Lease,
     LeaseHeld,
     LeaseLost,
-    Ledger,
     Loss,
-    Moment,
     NothingLeft,
     NotHolder,
-    Pick,
-    Policy,
     PolicyRefused,
+)
+from gitlease.core.instant import MS
+from gitlease.core.lease import (
+    DEFAULT_POLICY,
+    TABLE,
+    Actor,
+    Lease,
+    Moment,
+    Policy,
     Relation,
-    Renew,
-    RunOut,
     Sighting,
     Standing,
     State,
-    Unbind,
-    apply,
-    parse_resource,
+    relation,
     standing,
-    still_held,
     without_process,
 )
-from gitlease.core.lease import relation
-from gitlease.store import (
+from gitlease.core.ledger import Ledger
+from gitlease.core.loss import still_held
+from gitlease.core.moves.operations import Bind, Grant, Pick, Renew, RunOut, Unbind
+from gitlease.core.moves.transitions import apply
+from gitlease.core.resources import parse_resource
+from gitlease.store.records import (
     BadRecord,
     check_lease,
     read_header,

@@ -9,29 +9,14 @@ import pytest
 from core.values import F001, JO, KIM, NOON, StoredRecords, claim, empty, fresh, moment, step
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
-    LONGEST_TICKET,
-    MAX_STEP,
-    MS,
-    SKEW,
-    TICKETS_KEPT,
-    Actor,
-    Invalid,
-    LeaseHeld,
-    LeaveTicket,
-    Ledger,
-    NotYourTurn,
-    Outcome,
-    PolicyRefused,
-    Resource,
-    TakeTicket,
-    Ticket,
-    UsageError,
-    apply,
-    line,
-    parse_resource,
-    place,
-)
+from gitlease.core.errors import Invalid, LeaseHeld, PolicyRefused, UsageError
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
+from gitlease.core.moves.operations import LeaveTicket, Outcome, TakeTicket
+from gitlease.core.moves.tickets import LONGEST_TICKET, SKEW, NotYourTurn, line, place
+from gitlease.core.moves.transitions import apply
+from gitlease.core.resources import Resource, parse_resource
 
 LEE = Actor("lee@example.com")
 MAX = Actor("max@example.com")

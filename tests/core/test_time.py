@@ -11,9 +11,9 @@ from core.values import NOON, at
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitlease.core import (
+from gitlease.core.errors import UsageError
+from gitlease.core.instant import (
     LONGEST,
-    UsageError,
     format_duration,
     humanize_duration,
     moment_of,

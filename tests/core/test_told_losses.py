@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from core.values import KIM, NOON
 
-from gitlease.core import LeaseLost, Loss, Named
+from gitlease.core.errors import LeaseLost, Loss
 from gitlease.core.ledger import Notice
 from gitlease.core.loss import explained
-from gitlease.core.work import read_lines
+from gitlease.core.work import Named, read_lines
 
 
 def notice(scope: str, what: str = "revoked") -> Notice:

@@ -36,39 +36,39 @@ from core.values import (
 )
 from support.snapshots import check_words
 
-from gitlease.core import (
-    EPOCH_SIZE,
-    MS,
-    NOTES_KEPT,
-    NOTICES_KEPT,
-    RING_SIZE,
-    Acknowledge,
-    Actor,
-    Barrier,
-    DropRecord,
-    Fate,
+from gitlease.core.errors import (
     GitleaseError,
-    Header,
     Invalid,
     LeaseHeld,
     LeaseLost,
     Loss,
-    Moment,
     NotHolder,
-    Operation,
-    Policy,
     PolicyRefused,
-    Restore,
-    RingEntry,
-    RunOut,
-    Sighting,
-    State,
     UsageError,
-    apply,
-    ending,
-    grant_of,
-    parse_resource,
 )
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, Moment, Policy, Sighting, State
+from gitlease.core.ledger import (
+    EPOCH_SIZE,
+    NOTES_KEPT,
+    NOTICES_KEPT,
+    RING_SIZE,
+    Fate,
+    Header,
+    RingEntry,
+)
+from gitlease.core.loss import ending
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    Barrier,
+    DropRecord,
+    Operation,
+    Restore,
+    RunOut,
+    grant_of,
+)
+from gitlease.core.moves.transitions import apply
+from gitlease.core.resources import parse_resource
 
 LIVE, LAPSED = 10, TTL + SKEW + 1
 AGENT = replace(JO, session="agent")

@@ -33,20 +33,13 @@ from core.values import (
 )
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
-    EDGES,
-    Actor,
-    Assignee,
-    Lease,
-    LeaseHeld,
-    Ledger,
-    NotHolder,
-    Outcome,
-    Park,
-    State,
-    apply,
-    grant_of,
-)
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import LeaseHeld, NotHolder
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Outcome, Park, grant_of
+from gitlease.core.moves.transitions import apply
+from gitlease.core.policy import EDGES
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
 GONE = LAPSED + 7 * 86_400

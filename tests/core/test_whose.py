@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 from core.values import JO, KIM, lease
 
-from gitlease.core import Addresses, Event, Named
+from gitlease.core.edge import Addresses
+from gitlease.core.moves.operations import Event
 from gitlease.core.whose import (
     GrantHistory,
     LaterGrants,
@@ -17,7 +18,8 @@ from gitlease.core.whose import (
     overridden_in,
     override_notes,
 )
-from gitlease.guard import PushedCommit
+from gitlease.core.work import Named
+from gitlease.guard.rules import PushedCommit
 
 pytestmark = pytest.mark.default
 

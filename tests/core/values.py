@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from gitlease.core import (
+from gitlease.core.edge import Task
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import (
     DEFAULT_POLICY,
-    MS,
     Actor,
+    Lease,
+    Margins,
+    Moment,
+    Policy,
+    Sighting,
+    State,
+)
+from gitlease.core.ledger import Header, Ledger
+from gitlease.core.moves.operations import (
     AddNote,
     Claim,
     Complete,
@@ -18,31 +28,19 @@ from gitlease.core import (
     EndSession,
     Extend,
     Grant,
-    Header,
-    Instant,
-    Lease,
-    Ledger,
-    Margins,
-    Moment,
     Operation,
     Outcome,
     Park,
-    Policy,
     Release,
     Renew,
-    Resource,
     Retire,
     Retirement,
     Revoke,
     SetPolicy,
-    Sighting,
-    State,
     TakeTicket,
-    Task,
-    apply,
-    create,
-    parse_resource,
 )
+from gitlease.core.moves.transitions import apply, create
+from gitlease.core.resources import Resource, parse_resource
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 TTL = 900

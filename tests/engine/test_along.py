@@ -22,28 +22,19 @@ from core.values import JO, KIM
 from support.memory import Fault, MemoryState
 from support.session import MemoryWorld
 
-from gitlease.core import (
-    JSON,
-    Actor,
-    Barrier,
-    GitleaseError,
-    Hold,
-    LeaseLost,
-    Lost,
-    UnknownOutcome,
-    parse_resource,
-)
-from gitlease.engine import (
-    Answer,
-    ClaimOptions,
-    Keeper,
-    LedgerSession,
-    fresh_id,
-    holds_of,
-    sessions,
-    transaction,
-)
-from gitlease.store import RefLedgerStore, StateFolder
+from gitlease.core.errors import GitleaseError, LeaseLost, UnknownOutcome
+from gitlease.core.frozen import JSON
+from gitlease.core.lease import Actor
+from gitlease.core.loss import Hold, Lost
+from gitlease.core.moves.operations import Barrier
+from gitlease.core.resources import parse_resource
+from gitlease.engine import sessions, transaction
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.transaction import fresh_id
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.state import StateFolder
 
 TTL = 15
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gitlease.engine import pause_after
+from gitlease.engine.transaction import pause_after
 
 STARTING = 0.1  # seconds between two claims of a client
 

@@ -9,8 +9,9 @@ import pytest
 from core.values import JO
 from support.session import MemoryWorld
 
-from gitlease.core import Actor, Unavailable
-from gitlease.engine import LedgerSession
+from gitlease.core.errors import Unavailable
+from gitlease.core.lease import Actor
+from gitlease.engine.ledger_session import LedgerSession
 
 
 def test_what_ended_here_is_told_beside_what_ended_elsewhere(

@@ -9,20 +9,20 @@ from core.values import F001, JO, KIM, claim, renew
 from support.memory import Fault
 from support.session import MemoryWorld
 
-from gitlease.core import (
-    Actor,
+from gitlease.core.errors import (
     AnotherLedger,
     Invalid,
     LeaseHeld,
     LeaseLost,
     NotHolder,
-    Operation,
     PolicyRefused,
     Rollback,
     Unavailable,
-    parse_resource,
 )
-from gitlease.engine import restore
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Operation
+from gitlease.core.resources import parse_resource
+from gitlease.engine.deleted import restore
 from gitlease.engine.transaction import Step, Transaction
 
 pytestmark = pytest.mark.default

@@ -11,20 +11,23 @@ from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words, raises
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.core import (
-    WINDOW,
+from gitlease.core.edge import Progress
+from gitlease.core.errors import (
     Invalid,
     LeaseHeld,
     NotFound,
     NothingLeft,
     PolicyRefused,
-    Progress,
-    TakeTicket,
     UnknownOutcome,
     UsageError,
-    parse_resource,
 )
-from gitlease.engine import Carried, ClaimOptions, EdgeRules, TaskProblem
+from gitlease.core.moves.operations import TakeTicket
+from gitlease.core.moves.tickets import WINDOW
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import TaskProblem
+from gitlease.engine.queue import Carried
 
 F002 = parse_resource("F002")
 DAY = 86_400

@@ -6,10 +6,11 @@ import pytest
 from core.values import F001, JO, KIM
 from support.session import MemoryWorld
 
-from gitlease import push
-from gitlease.core import LeaseLost, Loss, parse_resource
+from gitlease.core.errors import LeaseLost, Loss
+from gitlease.core.resources import parse_resource
 from gitlease.core.whose import GrantHistory
-from gitlease.engine import restore
+from gitlease.engine.deleted import restore
+from gitlease.push.fenced_push import fence
 
 pytestmark = pytest.mark.default
 
@@ -29,7 +30,7 @@ def world() -> MemoryWorld:
 
 def refusal(world: MemoryWorld, token: int) -> LeaseLost:
     with pytest.raises(LeaseLost) as refused:
-        push.fence(world.of(JO).session, F001, token)
+        fence(world.of(JO).session, F001, token)
     return refused.value
 
 

@@ -14,36 +14,24 @@ from support.memory import Fault, MemoryRemote
 from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
-    Actor,
-    Became,
+from gitlease.core.errors import (
     Denied,
     GitleaseError,
     LeaseHeld,
     LeaseLost,
     NotHolder,
-    Resource,
     Unavailable,
     UnknownOutcome,
-    WorkPush,
-    WorkRef,
-    parse_resource,
 )
+from gitlease.core.lease import Actor
+from gitlease.core.resources import Resource, parse_resource
 from gitlease.core.whose import Makers
-from gitlease.engine import ClaimOptions
-from gitlease.guard import PushedCommit, PushedWork, Touched
-from gitlease.push import (
-    UNFENCED,
-    FencedPush,
-    GitWork,
-    PlannedPush,
-    PushAnswer,
-    PushRefused,
-    PushRequest,
-)
-from gitlease.push import (
-    fence as fenced_token,
-)
+from gitlease.core.work import Became, WorkPush, WorkRef
+from gitlease.engine.answers import ClaimOptions
+from gitlease.guard.rules import PushedCommit, PushedWork, Touched
+from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
+from gitlease.push.fenced_push import fence as fenced_token
+from gitlease.push.plan import GitWork, PlannedPush, PushRequest
 
 MAIN = "refs/heads/main"
 API, DOCS = parse_resource("src/api/"), parse_resource("docs/")

@@ -8,8 +8,9 @@ import pytest
 from core.values import F001, JO, KIM
 from support.session import MemoryWorld
 
-from gitlease.core import Rollback, parse_resource
-from gitlease.engine import restore
+from gitlease.core.errors import Rollback
+from gitlease.core.resources import parse_resource
+from gitlease.engine.deleted import restore
 
 pytestmark = pytest.mark.default
 

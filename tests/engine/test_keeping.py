@@ -11,15 +11,13 @@ from support.memory import Broken, Fault
 from support.session import MemoryWorld
 from support.snapshots import check_words
 
-from gitlease.core import Actor, Hold, Loss, Lost, Resource, parse_resource
-from gitlease.engine import (
-    DOUBTED,
-    ClaimOptions,
-    Keeper,
-    LedgerSession,
-    LossDetector,
-    holds_of,
-)
+from gitlease.core.errors import Loss
+from gitlease.core.lease import Actor
+from gitlease.core.loss import Hold, Lost
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import DOUBTED, Keeper, LossDetector, holds_of
+from gitlease.engine.ledger_session import LedgerSession
 
 TTL = 900
 RUN = Actor(JO.holder, session="build-7", session_explicit=True)

@@ -8,9 +8,12 @@ import pytest
 from core.values import JO, lease
 from support.session import MemoryWorld
 
-from gitlease.core import Actor, Unavailable, parse_resource
-from gitlease.engine import Keeper, LedgerSession, holds_of
+from gitlease.core.errors import Unavailable
+from gitlease.core.lease import Actor
+from gitlease.core.resources import parse_resource
 from gitlease.engine.acts import _process
+from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.engine.ledger_session import LedgerSession
 
 
 def test_a_fault_of_ours_is_a_failure_and_the_heartbeat_goes_on() -> None:

@@ -9,8 +9,10 @@ from core.values import F001, JO
 from support.session import MemoryWorld
 from support.tasks import task
 
-from gitlease.core import Hint, UsageError, is_kept, parse_resource
-from gitlease.engine import ClaimOptions
+from gitlease.core.errors import Hint, UsageError
+from gitlease.core.ledger import is_kept
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
 
 pytestmark = pytest.mark.default
 

@@ -12,11 +12,14 @@ from core.values import F001, JO, KIM
 from support.session import MemoryWorld
 from support.tasks import task
 
-from gitlease.core import Actor, is_kept, parse_resource
-from gitlease.engine import ClaimOptions, acts
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import is_kept
+from gitlease.core.resources import parse_resource
+from gitlease.engine import acts
+from gitlease.engine.answers import ClaimOptions
 from gitlease.guard.discards import discards
-from gitlease.runs import RunPlace
 from gitlease.runs.pool import PoolRequest, PoolTaker
+from gitlease.runs.records import RunPlace
 
 pytestmark = pytest.mark.default
 

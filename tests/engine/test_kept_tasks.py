@@ -11,20 +11,13 @@ from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words, raises
 from support.tasks import task
 
-from gitlease.core import (
-    WAITS,
-    Actor,
-    Lease,
-    LeaseHeld,
-    LeaseLost,
-    Loss,
-    NothingLeft,
-    UsageError,
-    is_kept,
-    parse_resource,
-)
-from gitlease.core.ledger import setback
-from gitlease.engine import DOUBTED, Carried, ClaimOptions, LossDetector, WhyNot, holds_of
+from gitlease.core.errors import LeaseHeld, LeaseLost, Loss, NothingLeft, UsageError
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import WAITS, is_kept, setback
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import DOUBTED, LossDetector, holds_of
+from gitlease.engine.queue import Carried, WhyNot
 
 pytestmark = pytest.mark.default
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from gitlease.core import Denied, GitleaseError, Unavailable, WorkPush
+from gitlease.core.errors import Denied, GitleaseError, Unavailable
 from gitlease.core.ledger import Fate
-from gitlease.engine import Cause, Swapped
-from gitlease.git import GitResult
+from gitlease.core.work import WorkPush
+from gitlease.engine.ports import Cause, Swapped
+from gitlease.git.run import GitResult
 from gitlease.push import plan
-from gitlease.settings import Location
+from gitlease.settings.schema import Location
 
 PUSH = WorkPush(folder=".", remote="origin", url="../x", refs=())
 

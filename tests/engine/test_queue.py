@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment, task
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    Actor,
-    Lease,
-    People,
-    Progress,
-    State,
-    Task,
-)
-from gitlease.engine import (
+from gitlease.core.edge import People, Progress, Task
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, State
+from gitlease.engine.queue import (
     Carried,
     QueueContext,
     WhyNot,

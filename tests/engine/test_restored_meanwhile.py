@@ -7,9 +7,10 @@ from core.values import F001, JO, KIM
 from support.memory import MemoryClone, MemoryRefs
 from support.session import LeaseService, MemoryWorld, ledger_session
 
-from gitlease.core import parse_resource
-from gitlease.engine import restore
-from gitlease.store import RefLedgerStore, RemoteFacts
+from gitlease.core.resources import parse_resource
+from gitlease.engine.deleted import restore
+from gitlease.store.admission import RemoteFacts
+from gitlease.store.git_ledger import RefLedgerStore
 
 pytestmark = pytest.mark.default
 

@@ -10,18 +10,19 @@ from support.memory import Broken, Fault
 from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
+from gitlease.core.errors import (
     Denied,
-    Grant,
     Invalid,
     LeaseHeld,
     LeaseLost,
     Unavailable,
     UnknownOutcome,
     WaitTimeout,
-    parse_resource,
 )
-from gitlease.engine import ClaimOptions, unbind
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.sessions import unbind
 
 F002 = parse_resource("F002")
 

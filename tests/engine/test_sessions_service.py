@@ -12,25 +12,16 @@ from support.session import MemoryWorld
 from support.snapshots import raises
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.core import (
-    Actor,
-    Denied,
-    Grant,
-    Lease,
-    LeaseHeld,
-    NothingLeft,
-    UsageError,
-    parse_resource,
-)
-from gitlease.engine import (
-    AT_ONCE,
-    MAX_RESOURCES,
-    Answer,
-    ClaimOptions,
-    WhyNot,
-    acts,
-)
-from gitlease.guard import GuardService, Touched, WatchFolder
+from gitlease.core.errors import Denied, LeaseHeld, NothingLeft, UsageError
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources import parse_resource
+from gitlease.engine import acts
+from gitlease.engine.answers import MAX_RESOURCES, Answer, ClaimOptions
+from gitlease.engine.queue import WhyNot
+from gitlease.engine.sessions import AT_ONCE
+from gitlease.guard.rules import Touched
+from gitlease.guard.service import GuardService, WatchFolder
 
 F002, F003 = parse_resource("F002"), parse_resource("F003")
 HOUR, DAY = 3_600, 86_400

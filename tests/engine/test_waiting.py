@@ -16,22 +16,16 @@ from support.memory import Fault
 from support.session import LeaseService
 from support.snapshots import check_words, raises
 
-from gitlease.core import (
-    WINDOW,
-    Actor,
-    LeaseHeld,
-    Ledger,
-    PolicyRefused,
-    Rollback,
-    TakeTicket,
-    Unavailable,
-    WaitTimeout,
-    line,
-    parse_resource,
-)
-from gitlease.engine import ClaimOptions, Watcher, WatchEvent
+from gitlease.core.errors import LeaseHeld, PolicyRefused, Rollback, Unavailable, WaitTimeout
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import TakeTicket
+from gitlease.core.moves.tickets import WINDOW, line
+from gitlease.core.resources import parse_resource
 from gitlease.engine import wait as polling
 from gitlease.engine import wait as waiting
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.watch import Watcher, WatchEvent
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

@@ -6,9 +6,12 @@ import pytest
 from core.values import F001, JO, KIM
 from engine.test_waiting import LEE, Scene
 
-from gitlease.core import Actor, LeaseHeld, PolicyRefused, TakeTicket, WaitTimeout, parse_resource
-from gitlease.engine import ClaimOptions
+from gitlease.core.errors import LeaseHeld, PolicyRefused, WaitTimeout
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import TakeTicket
+from gitlease.core.resources import parse_resource
 from gitlease.engine import wait as waiting
+from gitlease.engine.answers import ClaimOptions
 
 pytestmark = pytest.mark.default
 F002, F003 = map(parse_resource, ("F002", "F003"))

@@ -27,8 +27,12 @@ from core.values import (
 )
 from support.snapshots import check_words
 
-from gitlease.core import MS, Acknowledge, Actor, Ledger, Operation, Park, Sighting, parse_resource
-from gitlease.engine import (
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, Sighting
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Acknowledge, Operation, Park
+from gitlease.core.resources import parse_resource
+from gitlease.engine.watch import (
     LeaseEvent,
     LedgerAt,
     Part,

@@ -17,12 +17,17 @@ from support.memory import MemoryClone
 from support.session import LeaseService, ledger_session
 from support.tasks import MemoryTasks
 
-from gitlease.core import Actor, NotFound, Task
-from gitlease.engine import EdgeRules, Edges, TaskList, TaskQueue
-from gitlease.faces.cli import run
-from gitlease.guard import CarriedLeases
-from gitlease.settings import Identity
-from gitlease.store import MemoryStorage, RefLedgerStore
+from gitlease.core.edge import Task
+from gitlease.core.errors import NotFound
+from gitlease.core.lease import Actor
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ports import TaskList
+from gitlease.engine.queue import TaskQueue
+from gitlease.faces.cli.app import run
+from gitlease.guard.notes import CarriedLeases
+from gitlease.settings.identity import Identity
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.memory import MemoryStorage
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 

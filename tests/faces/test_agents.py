@@ -24,17 +24,12 @@ from support.repos import git
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import NotARepository
-from gitlease.faces.agents import (
-    MAX_BYTES,
-    EventKind,
-    answers,
-    background,
-    events,
-    handling,
-)
-from gitlease.guard import GuardService, NotedInbox, WatchFolder
-from gitlease.settings import AGENTS, MCP_EDITS
+from gitlease.core.errors import NotARepository
+from gitlease.faces.agents import answers, background, events, handling
+from gitlease.faces.agents.events import MAX_BYTES, EventKind
+from gitlease.guard.notes import NotedInbox
+from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.settings.identity import AGENTS, MCP_EDITS
 
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")

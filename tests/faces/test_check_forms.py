@@ -22,8 +22,10 @@ from support.repos import git, real_clone
 from support.snapshots import check_words
 from support.terminals import played
 
-from gitlease.check import HELD_NOW, NO_TRAILER, RULES, CheckResult, rules
-from gitlease.core import Finding, Level, moment_of
+from gitlease.check import rules
+from gitlease.check.rules import HELD_NOW, NO_TRAILER, RULES, CheckResult
+from gitlease.core.instant import moment_of
+from gitlease.core.work import Finding, Level
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"

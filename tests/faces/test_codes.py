@@ -11,8 +11,9 @@ import pytest
 from faces.fake import Desk, make_desks, words
 from support.snapshots import check_words
 
-from gitlease.core import GitleaseError, errors
-from gitlease.verbs import CODES, exit_of
+from gitlease.core import errors
+from gitlease.core.errors import GitleaseError
+from gitlease.verbs.table import CODES, exit_of
 
 CONTRACT = {
     1: {"held", "wait_timeout", "violations", "nothing_left"},

@@ -19,8 +19,9 @@ from support.commands import run_program
 from support.repos import commit_file
 from support.snapshots import check_words
 
-from gitlease.faces.cli import NEXT, DemoScene, run
+from gitlease.faces.cli.app import run
 from gitlease.faces.cli.setup import demo
+from gitlease.faces.cli.setup.demo import NEXT, DemoScene
 
 ROOT = str(Path(__file__).parents[2])
 SAID = (

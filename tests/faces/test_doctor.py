@@ -23,8 +23,9 @@ from support.repos import assert_untouched, commit_file, git, snapshot
 from support.running import ask
 from support.snapshots import check_words
 
-from gitlease.core import Hint, command_words
-from gitlease.wiring import Examined, examine, to_add_extras
+from gitlease.core.errors import Hint, command_words
+from gitlease.wiring.doctor import Examined, examine
+from gitlease.wiring.words import to_add_extras
 
 Clones = Callable[..., list[Path]]
 Rows = list[tuple[str, str]]

@@ -10,8 +10,9 @@ from faces.fake import Desk, make_desks
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import Invalid, People, Progress
-from gitlease.engine import EdgeRules
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Invalid
+from gitlease.engine.edges import EdgeRules
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))

@@ -14,8 +14,8 @@ from faces.fake import make_desks
 from support.commands import run_program
 from support.manpage import FILE, page
 
-from gitlease.faces.cli import DAILY, GROUPS, MODULES, Verb, application
-from gitlease.verbs import CODES, TABLE
+from gitlease.faces.cli.app import DAILY, GROUPS, MODULES, Verb, application
+from gitlease.verbs.table import CODES, TABLE
 
 VERBS = list(MODULES)
 HEAVY = (

@@ -13,8 +13,8 @@ import pytest
 from support.running import until
 
 import gitlease
-from gitlease.engine import LedgerSession
 from gitlease.engine.keeping import Keeper, LossDetector
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.faces.library.holding import HeldLeases
 from gitlease.runs.heartbeat import Heartbeat, heartbeat_of
 from gitlease.testing import MemoryLedger

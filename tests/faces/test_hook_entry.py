@@ -19,11 +19,11 @@ from support.remotes import Remote
 from support.repos import git
 from support.snapshots import check_words
 
-from gitlease.core import GitleaseError, Invalid, NotARepository
-from gitlease.faces.hooks import HOOKS, IN_BACKGROUND, SHOWN, run_hook
-from gitlease.git import SystemClock
-from gitlease.install import CHECKED
-from gitlease.wiring import HookContext, open_hooks
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
+from gitlease.git.run import SystemClock
+from gitlease.install.hook_places import CHECKED
+from gitlease.wiring.hooks import HookContext, open_hooks
 
 pytestmark = pytest.mark.slow
 

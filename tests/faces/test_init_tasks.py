@@ -21,7 +21,7 @@ from support.snapshots import check_words
 from support.terminals import all_written
 
 import gitlease as library
-from gitlease.settings import parse_settings
+from gitlease.settings.text import parse_settings
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from support.running import until
 from support.tools import in_memory, over_http
 
 import gitlease
-from gitlease.wiring import open_workspace
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.default
 

@@ -13,9 +13,9 @@ from support.snapshots import check_words, raises
 from support.tasks import task
 
 import gitlease
-from gitlease.core import Progress
-from gitlease.engine import EdgeRules
-from gitlease.faces.library import Leases
+from gitlease.core.edge import Progress
+from gitlease.engine.edges import EdgeRules
+from gitlease.faces.library.leases import Leases
 from gitlease.testing import MemoryLedger
 
 RULES = EdgeRules(

@@ -9,7 +9,8 @@ import pytest
 from support.snapshots import check_words
 
 import gitlease
-from gitlease.core import ENDS_TOLD, Notice, explained
+from gitlease.core.ledger import ENDS_TOLD, Notice
+from gitlease.core.loss import explained
 from gitlease.testing import MemoryLedger
 
 pytest_plugins = ["gitlease.testing"]

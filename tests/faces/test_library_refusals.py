@@ -14,8 +14,8 @@ import pytest
 from support.snapshots import raises
 
 import gitlease
-from gitlease.core import Hint
-from gitlease.faces.library import in_python
+from gitlease.core.errors import Hint
+from gitlease.faces.library.methods import in_python
 from gitlease.testing import MemoryLedger
 
 pytest_plugins = ["gitlease.testing"]

@@ -10,7 +10,7 @@ from faces.fake import make_desks, words
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import AnotherLedger, Denied, Unavailable
+from gitlease.core.errors import AnotherLedger, Denied, Unavailable
 
 
 def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gitlease.engine import at_present, doing
+from gitlease.engine.ports import at_present, doing
 from gitlease.faces.cli import output
 
 

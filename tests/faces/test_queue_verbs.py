@@ -10,8 +10,10 @@ from faces.fake import Desk, make_desks, shown
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import People, Progress, Unavailable
-from gitlease.engine import EdgeRules, TaskProblem
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Unavailable
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import TaskProblem
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))

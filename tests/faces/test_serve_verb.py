@@ -16,8 +16,8 @@ from support.repos import git
 from support.snapshots import check_words
 from support.typed import Typist
 
-from gitlease.gateway import Tokens
-from gitlease.wiring import open_tokens
+from gitlease.gateway.tokens import Tokens
+from gitlease.wiring.gateway import open_tokens
 
 NOW = 1_800_000_000_000
 

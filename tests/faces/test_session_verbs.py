@@ -9,8 +9,12 @@ from faces.fake import Desk, make_desks, shown, words
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import People, Unavailable
-from gitlease.engine import Answer, EdgeRules, LedgerSession, sessions
+from gitlease.core.edge import People
+from gitlease.core.errors import Unavailable
+from gitlease.engine import sessions
+from gitlease.engine.answers import Answer
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ledger_session import LedgerSession
 
 ADA = "ada@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada"}))

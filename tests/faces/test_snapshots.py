@@ -25,7 +25,7 @@ from support.repos import commit_file, git, real_clone
 from support.snapshots import cleaned
 
 import gitlease
-from gitlease.faces.cli import MODULES, run
+from gitlease.faces.cli.app import MODULES, run
 
 FOLDER = Path(__file__).parent / "snapshots"
 TASK = "---\nid: {0}\ntitle: {0} it\nstatus: todo\nassigned:\ndepends_on: []\n---\n\ntext\n"

@@ -7,8 +7,8 @@ from faces.fake import Desk, make_desks, words
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import Progress
-from gitlease.engine import EdgeRules
+from gitlease.core.edge import Progress
+from gitlease.engine.edges import EdgeRules
 
 RULES = EdgeRules(
     statuses={

@@ -16,7 +16,7 @@ from support.repos import assert_untouched, commit_file, git, make_clone, real_c
 from support.snapshots import check_words
 
 import gitlease
-from gitlease.faces.cli import run
+from gitlease.faces.cli.app import run
 
 REF = "refs/gitlease/global"
 

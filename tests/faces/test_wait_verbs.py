@@ -12,7 +12,7 @@ from support.clock import ManualClock
 from support.documents import held_to_schema
 from support.snapshots import check_words
 
-from gitlease.core import Unavailable
+from gitlease.core.errors import Unavailable
 from gitlease.engine import wait as polling
 
 EVENT = [

@@ -14,9 +14,11 @@ from faces.fake import make_desks
 from support.documents import held_to_schema
 from support.snapshots import check_words
 
-from gitlease.core import LeaseHeld, LeaseView
+from gitlease.core.errors import LeaseHeld
+from gitlease.core.lease import LeaseView
 from gitlease.faces.cli import running as commands
-from gitlease.runs import DONE, FAILED, JobEnd, PoolEvent, PoolRan
+from gitlease.runs.pool import JobEnd, PoolEvent, PoolRan
+from gitlease.runs.records import DONE, FAILED
 from gitlease.verbs import running, wire
 
 LEASE = [

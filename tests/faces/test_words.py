@@ -16,7 +16,7 @@ from support.running import ask
 from support.snapshots import check_words, raises
 
 import gitlease
-from gitlease.faces.cli import ALIASES
+from gitlease.faces.cli.app import ALIASES
 
 pytestmark = pytest.mark.slow
 

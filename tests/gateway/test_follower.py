@@ -12,9 +12,13 @@ from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.running import until
 from support.session import ledger_session
 
-from gitlease.core import Actor, GitleaseError, Unavailable, parse_resource
+from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.core.lease import Actor
+from gitlease.core.resources import parse_resource
 from gitlease.engine.claim import claim
-from gitlease.gateway import FollowedEvent, Follower, SharedStore, follower
+from gitlease.gateway import follower
+from gitlease.gateway.follower import FollowedEvent, Follower
+from gitlease.gateway.gateway import SharedStore
 
 JO = Actor("jo@example.com")
 

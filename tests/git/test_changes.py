@@ -11,15 +11,13 @@ from support.counting import processes
 from support.repos import assert_untouched, git, make_repository, real_clone, snapshot
 from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 
-from gitlease.core import Invalid, Progress
-from gitlease.git import Changed, Repository, committed, discover, staged
-from gitlease.guard import (
-    TaskTouched,
-    Touched,
-    commits,
-    task_status_changes,
-    touched,
-)
+from gitlease.core.edge import Progress
+from gitlease.core.errors import Invalid
+from gitlease.git.history import Changed, committed, staged
+from gitlease.git.repository import Repository, discover
+from gitlease.guard import commits
+from gitlease.guard.commits import TaskTouched, task_status_changes, touched
+from gitlease.guard.rules import Touched
 
 LINES = "".join(f"line {number}\n" for number in range(40))
 

@@ -9,8 +9,10 @@ import pytest
 from support.repos import commit_by_hand, git, make_repository, run_git
 from support.task_trees import commit_all, put
 
-from gitlease.core import Invalid
-from gitlease.git import Changed, committed, discover, merges, staged
+from gitlease.core.errors import Invalid
+from gitlease.git import merges
+from gitlease.git.history import Changed, committed, staged
+from gitlease.git.repository import discover
 
 JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
@@ -87,7 +89,7 @@ def test_a_side_that_is_followed_gives_up_the_work_of_the_other(
 
 
 def work_named(root: Path) -> object:
-    from gitlease.core import read_trailer
+    from gitlease.core.work import read_trailer
 
     return read_trailer(git(root, "log", "-1", "--format=%(trailers:valueonly)", "main").strip())
 

@@ -8,9 +8,10 @@ import pytest
 from support.counting import processes
 from support.repos import commit_file, git, make_repository, run_git
 
-from gitlease.core import Invalid
-from gitlease.git import Push, discover, outgoing
+from gitlease.core.errors import Invalid
 from gitlease.git import pushes as pushes_module
+from gitlease.git.pushes import Push, outgoing
+from gitlease.git.repository import discover
 
 ZERO = "0" * 40
 UNKNOWN = "1" * 40

@@ -14,7 +14,7 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.git import SAID, GitResult, run_git
+from gitlease.git.run import SAID, GitResult, run_git
 from gitlease.store import transport
 
 Clones = Callable[..., list[Path]]

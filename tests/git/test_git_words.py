@@ -12,7 +12,8 @@ import pytest
 from support.fences import clean_env
 from support.repos import commit_file, git, make_repository
 
-from gitlease.git import commit_words, run
+from gitlease.git import run
+from gitlease.git.run import commit_words
 
 pytestmark = pytest.mark.nightly
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.repos import commit_file, git, make_repository
 
-from gitlease.git import (
+from gitlease.git.objects import (
     BLOB,
     COMMIT,
     DROPPED,
@@ -24,10 +24,10 @@ from gitlease.git import (
     OtherKind,
     PipedObjects,
     TooLarge,
-    discover,
     objects_of,
     read_tree,
 )
+from gitlease.git.repository import discover
 from gitlease.store.libgit import LibgitObjects
 
 

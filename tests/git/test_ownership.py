@@ -11,15 +11,15 @@ import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git, make_clone, make_repository
 
-from gitlease.core import Invalid
-from gitlease.faces.library import Leases
-from gitlease.git import discover
+from gitlease.core.errors import Invalid
+from gitlease.faces.library.leases import Leases
 from gitlease.git.files import cannot_keep
 from gitlease.git.ownership import REFUSED, closed_objects
 from gitlease.git.pushes import fetch_branch
+from gitlease.git.repository import discover
 from gitlease.git.run import GitResult
 from gitlease.tasks.edge_commit import UserGit
-from gitlease.wiring import open_workspace
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.default
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_checker.own_form import read_own
 
-from gitlease.git import NotPlain, read_plain, write_plain
+from gitlease.git.plain_yaml import NotPlain, read_plain, write_plain
 
 KEYS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(0, 10**18), st.text(max_size=30))

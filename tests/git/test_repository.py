@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from support.repos import assert_untouched, commit_file, git, make_repository, snapshot
 
-from gitlease.core import GitleaseError, Invalid, NotARepository
-from gitlease.git import ConfigEntry, GitConfig, GitResult, Repository, discover, repository
-from gitlease.git import run_git as run_real_git
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.git import repository
+from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
+from gitlease.git.run import GitResult
+from gitlease.git.run import run_git as run_real_git
 
 
 @pytest.fixture
@@ -267,7 +269,8 @@ def test_remote_url(
 
 
 def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
-    from gitlease.git import main_branch, main_branches
+    from gitlease.git.pushes import main_branches
+    from gitlease.git.repository import main_branch
 
     there, here = tmp_path / "there", tmp_path / "here"
     trunk = "refs/remotes/origin/trunk"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from gitlease.git import LOCAL_VARIABLES, local_variables_cleared
+from gitlease.git.run import LOCAL_VARIABLES, local_variables_cleared
 
 
 def test_local_variables_are_those_that_git_lists() -> None:

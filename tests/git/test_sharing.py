@@ -11,7 +11,7 @@ import pytest
 from support.ledgers import door
 from support.repos import common_dir, git
 
-from gitlease.faces.cli import run
+from gitlease.faces.cli.app import run
 
 Clones = Callable[..., list[Path]]
 

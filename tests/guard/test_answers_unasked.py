@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from core.values import at
 
-from gitlease.core import Addresses, LeaseRows
+from gitlease.core.edge import Addresses
+from gitlease.core.lease import LeaseRows
 from gitlease.core.work import Finding
-from gitlease.engine import TaskList, acts
+from gitlease.engine import acts
 from gitlease.engine.answers import Reading
-from gitlease.engine.ports import INDEX, Pending
+from gitlease.engine.ports import INDEX, Pending, TaskList
 from gitlease.engine.queue import _RANKS, MEDIUM
 from gitlease.guard import notes
 from gitlease.guard.commits import CommitReader

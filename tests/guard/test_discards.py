@@ -8,8 +8,7 @@ import time
 import pytest
 from support.shell_texts import ALLOWED_TEXTS, DENIED_TEXTS, texts_in
 
-from gitlease.guard import Discard
-from gitlease.guard.discards import LONGEST, discards
+from gitlease.guard.discards import LONGEST, Discard, discards
 
 pytestmark = pytest.mark.default
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from core.values import JO, holding, lease, moment
 
-from gitlease.core import DEFAULT_POLICY, Named
-from gitlease.guard import Viewpoint
+from gitlease.core.lease import DEFAULT_POLICY
+from gitlease.core.work import Named
 from gitlease.guard.grants import vouching_leases
+from gitlease.guard.rules import Viewpoint
 
 
 def named(resource: str, token: int = 1, layer: str = "global") -> Named:

@@ -11,29 +11,21 @@ from support.memory import Broken, Fault, MemoryWatch
 from support.session import MemoryWorld
 from support.snapshots import check_words
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    Actor,
-    Authorship,
-    Invalid,
-    Lease,
-    LeaseRows,
-    Named,
-    State,
-    parse_resource,
-)
-from gitlease.engine import LedgerStore
-from gitlease.guard import (
-    GuardService,
+from gitlease.core.errors import Invalid
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, LeaseRows, State
+from gitlease.core.resources import parse_resource
+from gitlease.core.work import Authorship, Named
+from gitlease.engine.ports import LedgerStore
+from gitlease.guard.rules import (
     IdleMarker,
     PushedCommit,
     Severity,
     Touched,
     Viewpoint,
-    WatchFolder,
+    blocking,
     merged,
 )
-from gitlease.guard.rules import blocking
+from gitlease.guard.service import GuardService, WatchFolder
 
 LAPSED = TTL + SKEW + 1
 JO_CI, JO_OTHER = replace(JO, session="ci"), replace(JO, session="other")

@@ -14,30 +14,18 @@ from support.session import MemoryWorld
 from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
-from gitlease.core import (
-    Actor,
-    Addresses,
-    LeaseHeld,
-    State,
-    Task,
-    TooMuch,
-    parse_resource,
-    read_trailer,
-)
+from gitlease.core.edge import Addresses, Task
+from gitlease.core.errors import LeaseHeld, TooMuch
+from gitlease.core.lease import Actor, State
+from gitlease.core.resources import parse_resource
 from gitlease.core.whose import Makers
-from gitlease.engine import ClaimOptions, LedgerSession, LedgerStore
-from gitlease.guard import (
-    GuardService,
-    Hooks,
-    HookWorktree,
-    PushedCommit,
-    PushedWork,
-    Severity,
-    StagedChange,
-    Started,
-    Touched,
-    WatchFolder,
-)
+from gitlease.core.work import read_trailer
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import LedgerStore
+from gitlease.guard.hooks import Hooks, HookWorktree
+from gitlease.guard.rules import PushedCommit, PushedWork, Severity, StagedChange, Started, Touched
+from gitlease.guard.service import GuardService, WatchFolder
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"

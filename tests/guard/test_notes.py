@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 
-from gitlease.git import LOCK, MOST_NOTES, NOTES, Notes, files
-from gitlease.guard import COMMIT, MOST, NotedInbox
-from gitlease.guard.notes import LONGEST, ask_is_due, has_traces
+from gitlease.git import files
+from gitlease.git.files import LOCK, MOST_NOTES, NOTES, Notes
+from gitlease.guard.notes import COMMIT, LONGEST, MOST, NotedInbox, ask_is_due, has_traces
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 32

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
 
-from gitlease.core import DEFAULT_POLICY, Actor, Lease
-from gitlease.guard import Touched, Viewpoint
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease
+from gitlease.guard.rules import Touched, Viewpoint
 
 LOGIN = Touched("src/auth/login.py")
 FILE = Touched("tasks/F001.md", tasks=frozenset({"f001"}))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.repos import make_repository
 
-from gitlease.core import Actor
-from gitlease.git import discover
+from gitlease.core.lease import Actor
+from gitlease.git.repository import discover
 from gitlease.guard import presence
 from gitlease.guard.presence import BY_PLACE
 from gitlease.settings import identity

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from core.values import JO
 
-from gitlease import engine
-from gitlease.core import LeaseLost, Loss, Makers, Named
+from gitlease.core.errors import LeaseLost, Loss
 from gitlease.core.resources import LOCAL_LAYER
-from gitlease.guard import GuardService
+from gitlease.core.whose import Makers
+from gitlease.core.work import Named
 from gitlease.guard.rules import GuardReport
-from gitlease.guard.service import renew_known
+from gitlease.guard.service import GuardService, renew_known
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_loss_that_the_ledger_tells_is_not_told_twice(
 ) -> None:
     lost = LeaseLost("gone", resource="F001", scope="*", loss=loss)
     answer = SimpleNamespace(warnings=(), refused=(lost,))
-    monkeypatch.setattr(engine, "renew_grants", lambda *_, **__: answer)
+    monkeypatch.setattr("gitlease.engine.acts.renew_grants", lambda *_, **__: answer)
     notices = [SimpleNamespace(resource="F001", scope="*")] * noticed
     head = SimpleNamespace(ledger=SimpleNamespace(losses=lambda _: notices))
     store = SimpleNamespace(warnings=(), known=lambda _: head)

@@ -13,36 +13,25 @@ from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git
 
-from gitlease.core import (
-    Lease,
-    LeaseRows,
-    Margins,
-    Policy,
-    Rule,
-    Sighting,
-    row_of,
-)
-from gitlease.git import discover
-from gitlease.guard import (
+from gitlease.core.lease import Lease, LeaseRows, Margins, Policy, Rule, Sighting, row_of
+from gitlease.git.repository import discover
+from gitlease.guard.notes import (
     ACTIVITY,
     COMMIT,
-    FACTS,
-    FAILURE,
+    LONGEST_MARKER,
     MESSAGE,
     NOW,
     SETTLED_NS,
     SINCE,
     WHO,
-    CachedLedger,
-    IdleMarker,
     Origin,
-    Unreachable,
-    WatchFolder,
     drop_idle_marker,
     origin_of,
 )
-from gitlease.guard.notes import LONGEST_MARKER
-from gitlease.store import ROWS_FILE, KeptLeases, Known, StateFolder, lease_file, store_leases
+from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
+from gitlease.guard.service import FACTS, FAILURE, WatchFolder
+from gitlease.store.records import lease_file
+from gitlease.store.state import ROWS_FILE, KeptLeases, Known, StateFolder, store_leases
 
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}

@@ -11,10 +11,10 @@ from support.repos import commit_file, git, make_repository
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
-from gitlease.core import Invalid
-from gitlease.git import discover
+from gitlease.core.errors import Invalid
 from gitlease.git import message as message_module
-from gitlease.guard import HookWorktree
+from gitlease.git.repository import discover
+from gitlease.guard.hooks import HookWorktree
 
 F001 = "F001 token=42"
 LINE = b"Gitlease: F001 token=42\n"

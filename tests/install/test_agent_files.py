@@ -13,10 +13,10 @@ import pytest
 from support.repos import assert_untouched, make_repository, snapshot
 from support.snapshots import check_words, raises
 
-from gitlease.core import Invalid
-from gitlease.git import discover
-from gitlease.guard import start_detached as start
-from gitlease.install import (
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import discover
+from gitlease.guard.notes import start_detached as start
+from gitlease.install.agent_setup import (
     AGENTS_MD,
     BEGIN,
     PASSED_ON,
@@ -37,8 +37,8 @@ from gitlease.install import (
     unregister,
     write_section,
 )
-from gitlease.settings import AGENTS
-from gitlease.wiring import agent_sessions, is_used
+from gitlease.settings.identity import AGENTS
+from gitlease.wiring.agents import agent_sessions, is_used
 
 FOREIGN = {
     "model": "opus",

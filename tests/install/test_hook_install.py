@@ -15,23 +15,23 @@ from support.hook_repos import HOUR, LATER, HookRepo, choose_way, into_files, ma
 from support.repos import assert_untouched, git, snapshot
 from support.snapshots import check_words, raises
 
-from gitlease.core import Invalid
-from gitlease.git import Repository, discover
-from gitlease.guard import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO, IdleMarker
-from gitlease.install import (
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import Repository, discover
+from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO
+from gitlease.guard.rules import IdleMarker
+from gitlease.install.git_hooks import HookState, hook_states, install, uninstall
+from gitlease.install.hook_places import (
     CHECKED,
     HOOKS,
-    HookState,
     SectionForm,
     Way,
     find_section,
-    hook_states,
+    is_current,
     pre_commit_hooks,
     pre_commit_lines,
     section,
+    shim,
 )
-from gitlease.install.git_hooks import install, uninstall
-from gitlease.install.hook_places import is_current, shim
 
 pytestmark = pytest.mark.slow
 

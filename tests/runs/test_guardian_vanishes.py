@@ -8,7 +8,7 @@ import pytest
 from core.values import F001
 from support.clock import ManualClock
 
-from gitlease.core import Hold
+from gitlease.core.loss import Hold
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import WHOLE
 from gitlease.runs.heartbeat import Heartbeat

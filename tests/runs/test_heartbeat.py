@@ -9,9 +9,14 @@ from typing import cast
 import pytest
 from support.running import LONG, until
 
-from gitlease.core import Grant, Hold, Instant, Loss, Lost, parse_resource
-from gitlease.engine import Keeper, RenewalResult
-from gitlease.runs import Heartbeat, heartbeat
+from gitlease.core.errors import Loss
+from gitlease.core.instant import Instant
+from gitlease.core.loss import Hold, Lost
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources import parse_resource
+from gitlease.engine.keeping import Keeper, RenewalResult
+from gitlease.runs import heartbeat
+from gitlease.runs.heartbeat import Heartbeat
 
 A = Hold(
     grant=Grant(parse_resource("A"), "*", None, "id-a", 1),

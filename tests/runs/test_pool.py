@@ -9,22 +9,9 @@ from typing import cast
 
 import pytest
 
-from gitlease.core import Denied, GitleaseError, NothingLeft, Unavailable
-from gitlease.runs import (
-    DONE,
-    FAILED,
-    GIVEN_BACK,
-    LOST,
-    PATIENCE,
-    RETRY,
-    STOPPED,
-    WAITING,
-    Job,
-    JobEnd,
-    Pool,
-    PoolEvent,
-    PoolLimits,
-)
+from gitlease.core.errors import Denied, GitleaseError, NothingLeft, Unavailable
+from gitlease.runs.pool import PATIENCE, RETRY, Job, JobEnd, Pool, PoolEvent, PoolLimits
+from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITING
 
 
 @dataclass

@@ -13,17 +13,21 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import Actor, Hold, Loss, Lost, early_ms, parse_resource
-from gitlease.engine import ClaimOptions, Keeper, holds_of
-from gitlease.runs import (
+from gitlease.core.errors import Loss
+from gitlease.core.lease import Actor
+from gitlease.core.loss import Hold, Lost, early_ms
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.runs.heartbeat import Heartbeat
+from gitlease.runs.supervisor import (
+    FAILED,
     Ended,
-    Heartbeat,
     SupervisedProcess,
     Supervisor,
     early_by,
     grace_ms,
 )
-from gitlease.runs.supervisor import FAILED
 
 TTL = 900
 RUN = Actor(JO.holder, session="run-1", session_explicit=True)

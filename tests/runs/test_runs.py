@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 from support.snapshots import check_words, raises
 
-from gitlease.core import Actor, LeaseHeld, NotFound, parse_resource, replace
-from gitlease.git import group_is_left, run, started_at, still_runs
-from gitlease.runs import RunRecord, RunsFolder, records, show_in_pager
+from gitlease.core.errors import LeaseHeld, NotFound
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor
+from gitlease.core.resources import parse_resource
+from gitlease.git import run
+from gitlease.git.run import group_is_left, started_at, still_runs
+from gitlease.runs import records
+from gitlease.runs.child import show_in_pager
+from gitlease.runs.records import RunRecord, RunsFolder
 
 F001 = parse_resource("F001")
 

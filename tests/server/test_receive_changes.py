@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from support.repos import commit_file, git, make_repository
 
-from gitlease.git import Changed, Repository, discover
-from gitlease.server import changes_of
+from gitlease.git.history import Changed
+from gitlease.git.repository import Repository, discover
 from gitlease.server import work as receive_changes
+from gitlease.server.work import changes_of
 
 ODD = ("a b.txt", "new\nline", ":100644 x", "tab\t", "ü", '"quoted"', "\udcff", "A")
 

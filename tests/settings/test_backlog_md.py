@@ -13,17 +13,15 @@ from support.repos import git, make_repository
 from support.snapshots import check_words
 from support.task_trees import put
 
-from gitlease.git import discover
-from gitlease.settings import (
-    FILE,
-    Settings,
+from gitlease.git.repository import discover
+from gitlease.settings.schema import FILE, Settings, load_settings
+from gitlease.settings.text import (
+    MAX_BYTES,
     SuggestedSettings,
-    load_settings,
     parse_settings,
     settings_yaml,
     suggest_settings,
 )
-from gitlease.settings.text import MAX_BYTES
 
 CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'
 

@@ -8,9 +8,10 @@ import pytest
 from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
-from gitlease.core import Invalid, UsageError
-from gitlease.git import discover
-from gitlease.settings import Identity, identity, resolve_identity
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.git.repository import discover
+from gitlease.settings import identity
+from gitlease.settings.identity import Identity, resolve_identity
 
 CLAUDE = "5b0c2d1e-7f3a-4c55-9a1b-0123456789ab"
 

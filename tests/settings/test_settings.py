@@ -19,23 +19,22 @@ from support.documents import DOCS, settings_schema, written
 from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
-from gitlease.core import GitleaseError, Invalid, UsageError
-from gitlease.git import Repository, discover
-from gitlease.settings import (
+from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.git.repository import Repository, discover
+from gitlease.settings.schema import (
     FILE,
     KEYS,
+    MAX_FILE,
     Found,
     Location,
     Setting,
     Settings,
     load_settings,
-    parse_settings,
     read_settings_file,
     resolve_remote,
     set_config,
-    settings_yaml,
 )
-from gitlease.settings.schema import MAX_FILE
+from gitlease.settings.text import parse_settings, settings_yaml
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.repos import commit_file, git
 
-from gitlease.git import discover
 from gitlease.git.files import Unreadable
-from gitlease.settings import recorded_id
+from gitlease.git.repository import discover
+from gitlease.settings.schema import recorded_id
 
 pytestmark = pytest.mark.default
 

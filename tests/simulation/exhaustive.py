@@ -45,7 +45,8 @@ from simulation.shared_state import (  # noqa: E402
 )
 from simulation.small_worlds import World, worlds  # noqa: E402
 
-from gitlease.core import Lease, parse_resource  # noqa: E402
+from gitlease.core.lease import Lease  # noqa: E402
+from gitlease.core.resources import parse_resource  # noqa: E402
 from gitlease.engine import transaction  # noqa: E402
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from ledger_checker.moves import Broken
 from simulation.weather import Weather
 from simulation.world import World
 
-from gitlease.core import replace
+from gitlease.core.frozen import replace
 from gitlease.engine import transaction
 from gitlease.engine import wait as head_watcher
 

@@ -11,10 +11,15 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core import JSON, MS, Actor, Grant, Instant, Lease, Moment, holder_has
-from gitlease.engine import Pending, Wish
+from gitlease.core.frozen import JSON
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Actor, Lease, Moment, holder_has
+from gitlease.core.moves.operations import Grant
+from gitlease.engine.ports import Pending
+from gitlease.engine.transaction import Wish
 from gitlease.git.files import Notes, Table
-from gitlease.store import Known, lease_file
+from gitlease.store.records import lease_file
+from gitlease.store.state import Known
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
 UNSYNCED = 30.0  # seconds after which what was written survives a power failure

@@ -30,24 +30,19 @@ from simulation.shared_state import (
 from support.memory import MemoryStep
 from support.session import LeaseService, NoTaskFiles, ledger_session
 
-from gitlease.core import (
-    Acknowledge,
-    Actor,
-    Barrier,
-    Fate,
-    GitleaseError,
-    Header,
-    Instant,
-    Lease,
-    Moment,
-    Resource,
-    State,
-    Unavailable,
-    WorkPush,
-    holder_has,
-)
-from gitlease.engine import Answer, Cause, Change, EdgeRules, Edges, Pending, Swapped, transaction
-from gitlease.store import Move, RefLedgerStore, SharedWithWork, Storage, StoredRecords
+from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, Lease, Moment, State, holder_has
+from gitlease.core.ledger import Fate, Header
+from gitlease.core.moves.operations import Acknowledge, Barrier
+from gitlease.core.resources import Resource
+from gitlease.core.work import WorkPush
+from gitlease.engine import transaction
+from gitlease.engine.answers import Answer
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ports import Cause, Change, Pending, Swapped
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.storage import Move, SharedWithWork, Storage, StoredRecords
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"

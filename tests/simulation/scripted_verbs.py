@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, cast
 
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import (
-    JSON,
-    Actor,
-    Became,
-    Claim,
-    GitleaseError,
-    Resource,
-    WorkPush,
-    WorkRef,
-    grant_of,
-    parse_resource,
-)
+from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import JSON
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Claim, grant_of
+from gitlease.core.resources import Resource, parse_resource
 from gitlease.core.whose import Makers
-from gitlease.engine import Answer, ClaimOptions, fresh_id, holds_of, unbind
+from gitlease.core.work import Became, WorkPush, WorkRef
 from gitlease.engine.acts import renew_grants
-from gitlease.guard import PushedCommit, PushedWork, Touched
-from gitlease.push import FencedPush, GitWork, PlannedPush, PushRequest
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.keeping import holds_of
+from gitlease.engine.sessions import unbind
+from gitlease.engine.transaction import fresh_id
+from gitlease.guard.rules import PushedCommit, PushedWork, Touched
+from gitlease.push.fenced_push import FencedPush
+from gitlease.push.plan import GitWork, PlannedPush, PushRequest
 
 if TYPE_CHECKING:
     from simulation.scripted import Process, Remote

@@ -12,27 +12,15 @@ from typing import Any, NamedTuple
 
 from support.memory import ComparedRecords
 
-from gitlease.core import (
-    JSON,
-    MS,
-    Damage,
-    Grant,
-    Header,
-    Hold,
-    Instant,
-    Lease,
-    LeaseKey,
-    Note,
-    Notice,
-    Resource,
-    RunOut,
-    State,
-    Ticket,
-    Unbind,
-    person_key,
-)
-from gitlease.engine import Change, Pending
-from gitlease.store import Known, StateFolder
+from gitlease.core.frozen import JSON
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Lease, LeaseKey, State, person_key
+from gitlease.core.ledger import Damage, Header, Note, Notice, Ticket
+from gitlease.core.loss import Hold
+from gitlease.core.moves.operations import Grant, RunOut, Unbind
+from gitlease.core.resources import Resource
+from gitlease.engine.ports import Change, Pending
+from gitlease.store.state import Known, StateFolder
 
 NOON = 1_795_176_000_000  # the true time 0, in milliseconds
 COMMANDS = 32  # of one client

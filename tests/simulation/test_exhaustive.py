@@ -19,24 +19,18 @@ from simulation.small_worlds import (
     worlds,
 )
 
-from gitlease.core import (
-    MOVES,
-    EndSession,
-    Hold,
-    Lease,
-    Ledger,
-    Margins,
-    Moment,
-    Outcome,
-    Renew,
-    RunOut,
-    Unavailable,
-    Unbind,
-    replace,
-)
+from gitlease.core.errors import Unavailable
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease, Margins, Moment
+from gitlease.core.ledger import Ledger
+from gitlease.core.loss import Hold
 from gitlease.core.moves import claiming, holding
-from gitlease.engine import Snapshot, Swapped, Transaction, transaction
-from gitlease.push import PushCase
+from gitlease.core.moves.operations import EndSession, Outcome, Renew, RunOut, Unbind
+from gitlease.core.moves.transitions import MOVES
+from gitlease.engine import transaction
+from gitlease.engine.ports import Snapshot, Swapped
+from gitlease.engine.transaction import Transaction
+from gitlease.push.fenced_push import PushCase
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,12 @@ from simulation.commands import Commands
 from simulation.machines import LAYER, Process, Run
 from simulation.places import PLACES, word_of
 
-from gitlease.core import MS, Header
-from gitlease.engine import LedgerSession, Reading, acts, restore
+from gitlease.core.instant import MS
+from gitlease.core.ledger import Header
+from gitlease.engine import acts
+from gitlease.engine.answers import Reading
+from gitlease.engine.deleted import restore
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.store.git_ledger import LATE
 
 if TYPE_CHECKING:

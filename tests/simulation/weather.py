@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitlease.core import dataclass
+from gitlease.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -25,28 +25,19 @@ from simulation.weather import Weather
 from support.memory import Fault
 from support.session import NoInbox
 
-from gitlease.core import (
-    MS,
-    Actor,
-    GitleaseError,
-    Grant,
-    Hold,
-    Resource,
-    parse_resource,
-    replace,
-    same_person,
-)
-from gitlease.engine import (
-    Answer,
-    ClaimOptions,
-    EdgeRules,
-    Edges,
-    LedgerSession,
-    Pending,
-    acts,
-    claim,
-)
-from gitlease.store import RefLedgerStore
+from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, same_person
+from gitlease.core.loss import Hold
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.engine import acts, claim
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Pending
+from gitlease.store.git_ledger import RefLedgerStore
 
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
     (("p1", "run-0", True), ("p1", "run-2", False)),

@@ -15,11 +15,12 @@ from support.repos import commit_file, git, real_clone
 from support.running import Desk
 from support.snapshots import check_words, cleaned, raises
 
-from gitlease.core import AnotherLedger, Invalid, LeaseHeld, PolicyRefused, Unavailable
-from gitlease.faces.library import Leases
-from gitlease.git import discover, main_branch
+from gitlease.core.errors import AnotherLedger, Invalid, LeaseHeld, PolicyRefused, Unavailable
+from gitlease.faces.library.leases import Leases
 from gitlease.git.files import Unreadable
-from gitlease.settings import parse_settings, recorded_id
+from gitlease.git.repository import discover, main_branch
+from gitlease.settings.schema import recorded_id
+from gitlease.settings.text import parse_settings
 
 pytestmark = pytest.mark.slow
 

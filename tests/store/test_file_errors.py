@@ -16,8 +16,8 @@ from support.ledgers import door
 from support.running import Desk
 from support.snapshots import check_words
 
-from gitlease.core import LeaseHeld
-from gitlease.git import CannotKeep
+from gitlease.core.errors import LeaseHeld
+from gitlease.git.files import CannotKeep
 
 Clones = Callable[..., list[Path]]
 

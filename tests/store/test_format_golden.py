@@ -22,14 +22,12 @@ from support.repos import commit_file, git
 from support.running import ROOT
 from support.snapshots import check_words
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    EDGES,
-    FORMAT,
+from gitlease.core.edge import Assignee
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment
+from gitlease.core.ledger import FORMAT
+from gitlease.core.moves.operations import (
     Acknowledge,
-    Actor,
     AddNote,
-    Assignee,
     Barrier,
     Claim,
     Complete,
@@ -38,7 +36,6 @@ from gitlease.core import (
     Extend,
     Grant,
     LeaveTicket,
-    Moment,
     Operation,
     Park,
     Pick,
@@ -49,11 +46,11 @@ from gitlease.core import (
     Revoke,
     SetPolicy,
     TakeTicket,
-    create,
-    decide,
-    parse_resource,
 )
-from gitlease.store import read_ledger, write_step
+from gitlease.core.moves.transitions import create, decide
+from gitlease.core.policy import EDGES
+from gitlease.core.resources import parse_resource
+from gitlease.store.tree import read_ledger, write_step
 
 JO = Actor("jo@example.com", host="laptop", branch="main")
 CI = Actor("jo@example.com", session="ci-7", session_explicit=True, host="runner")

@@ -29,16 +29,9 @@ from support.repos import common_dir, git, run_git
 from support.session import LeaseService
 from support.workers import Workers
 
-from gitlease.core import (
-    Denied,
-    GitleaseError,
-    Invalid,
-    LeaseHeld,
-    Rollback,
-    Unavailable,
-)
-from gitlease.engine import settle_landed
-from gitlease.faces.library import Leases
+from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
+from gitlease.engine.stepping import settle_landed
+from gitlease.faces.library.leases import Leases
 from gitlease.store import git_ledger, transport, tree
 
 pytestmark = pytest.mark.slow

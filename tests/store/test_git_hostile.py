@@ -34,11 +34,15 @@ from support.ledgers import (
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core import Damage, GitleaseError, Invalid, Lease, LeaseHeld, rfc3339_ms
-from gitlease.faces.cli import run
-from gitlease.faces.library import Leases
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.instant import rfc3339_ms
+from gitlease.core.lease import Lease
+from gitlease.core.ledger import Damage
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
 from gitlease.git import plain_yaml
-from gitlease.store import notes_file, notices_file, read_ledger, write_header
+from gitlease.store.records import notes_file, notices_file, write_header
+from gitlease.store.tree import read_ledger
 
 pytestmark = pytest.mark.slow
 

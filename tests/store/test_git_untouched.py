@@ -24,10 +24,10 @@ from support.repos import (
 from support.session import LeaseService
 
 import gitlease
-from gitlease.core import GitleaseError, LeaseHeld
-from gitlease.faces.cli import run
-from gitlease.faces.library import Leases
-from gitlease.wiring import open_workspace
+from gitlease.core.errors import GitleaseError, LeaseHeld
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 

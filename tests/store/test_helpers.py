@@ -13,8 +13,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.snapshots import raises
 
-from gitlease.core import Invalid, LeaseHeld
-from gitlease.store import helper_of
+from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.store.transport import helper_of
 
 HELPER = """\
 #!{python}

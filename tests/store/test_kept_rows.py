@@ -16,29 +16,17 @@ from support.clock import ManualClock
 from support.ledgers import door, make_header, make_lease, write_ledger
 from support.remotes import Remote
 
-from gitlease.core import (
-    Damage,
-    Invalid,
-    Lease,
-    LeaseHeld,
-    Ledger,
-    Reach,
-    Resource,
-    State,
-    UsageError,
-    parse_resource,
-    replace,
-    rivals_of,
-)
-from gitlease.git import Absent, object_id
-from gitlease.store import (
-    ROWS_FILE,
-    GitRecords,
-    StoreObjects,
-    lease_file,
-    tree,
-    write_lease,
-)
+from gitlease.core.errors import Invalid, LeaseHeld, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease, Reach, State
+from gitlease.core.ledger import Damage, Ledger
+from gitlease.core.moves.claiming import rivals_of
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.git.objects import Absent, object_id
+from gitlease.store import tree
+from gitlease.store.records import lease_file, write_lease
+from gitlease.store.state import ROWS_FILE
+from gitlease.store.tree import GitRecords, StoreObjects
 
 Clones = Callable[..., list[Path]]
 

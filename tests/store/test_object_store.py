@@ -15,13 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.repos import git
 
-from gitlease.core import MS, Actor, Applied, Barrier, StepRecord
-from gitlease.git import BLOB, COMMIT, SHA1, SHA256, TREE, Absent, OtherKind, TooLarge
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Barrier
+from gitlease.core.moves.transitions import Applied, StepRecord
 from gitlease.git import objects as git_objects
-from gitlease.store import commit_bytes, make_bare, private_store, read_commit, write_message
+from gitlease.git.objects import BLOB, COMMIT, SHA1, SHA256, TREE, Absent, OtherKind, TooLarge
+from gitlease.store import private_store
 from gitlease.store.libgit import FEW, LibgitObjects
 from gitlease.store.object_store import ObjectStore, open_objects
 from gitlease.store.plumbing import PlumbingObjects
+from gitlease.store.private_store import make_bare
+from gitlease.store.records import write_message
+from gitlease.store.tree import commit_bytes, read_commit
 
 WAYS: dict[str, tuple[Callable[[str], ObjectStore], int]] = {
     "libgit": (LibgitObjects, SHA1),

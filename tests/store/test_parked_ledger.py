@@ -12,9 +12,12 @@ from support.old_version import FIRST_SECOND, Version
 from support.repos import git, make_repository
 from support.session import LeaseService
 
-from gitlease.core import LeaseHeld, LeaseLost, State, is_kept, parse_resource
-from gitlease.engine import ClaimOptions
-from gitlease.wiring import open_workspace
+from gitlease.core.errors import LeaseHeld, LeaseLost
+from gitlease.core.lease import State
+from gitlease.core.ledger import is_kept
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.default
 

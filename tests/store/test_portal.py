@@ -16,7 +16,7 @@ from support.repos import commit_file, git
 from support.running import Desk
 from support.snapshots import check_words
 
-from gitlease.core import Unavailable
+from gitlease.core.errors import Unavailable
 
 PAGE = b"<html>please log in</html>"
 

@@ -14,8 +14,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
-from gitlease.core import Invalid, LeaseHeld
-from gitlease.wiring import open_workspace
+from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.default
 

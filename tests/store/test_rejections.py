@@ -14,12 +14,12 @@ from support.rejecting_server import rejects
 from support.remotes import Remote
 from support.repos import commit_file, git
 
-from gitlease.core import Denied, Unavailable
+from gitlease.core.errors import Denied, Unavailable
 from gitlease.engine import transaction
-from gitlease.faces.cli import run
+from gitlease.faces.cli.app import run
 from gitlease.git import rejections
 from gitlease.git.rejections import KNOWN, KnownWords, Rejection, denies, known_words, rejection_in
-from gitlease.push import PushRequest
+from gitlease.push.plan import PushRequest
 from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.default

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.core import Instant, Sighting
-from gitlease.engine import Pending
-from gitlease.store import Known, StateFolder
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Sighting
+from gitlease.engine.ports import Pending
+from gitlease.store.state import Known, StateFolder
 
 HEAD = "a" * 40
 

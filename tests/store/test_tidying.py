@@ -12,7 +12,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk, until
 
-from gitlease.store import TIDY_AFTER, TIDY_AGAIN, private_store
+from gitlease.store import private_store
+from gitlease.store.private_store import TIDY_AFTER, TIDY_AGAIN
 
 Clones = Callable[[int], list[Path]]
 

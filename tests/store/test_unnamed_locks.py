@@ -9,7 +9,7 @@ import pytest
 from support.ledgers import door
 from support.rejecting_server import rejects
 
-from gitlease.core import Unavailable
+from gitlease.core.errors import Unavailable
 from gitlease.git.run import GitResult
 from gitlease.store import transport
 

@@ -19,8 +19,10 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 
-from gitlease.core import TICKETS_KEPT, Invalid, Ticket, WaitTimeout, parse_resource
-from gitlease.store import MAX_MESSAGES, TICKETS, BadRecord, waiting_file
+from gitlease.core.errors import Invalid, WaitTimeout
+from gitlease.core.ledger import TICKETS_KEPT, Ticket
+from gitlease.core.resources import parse_resource
+from gitlease.store.records import MAX_MESSAGES, TICKETS, BadRecord, waiting_file
 
 Clones = Callable[..., list[Path]]
 F001 = parse_resource("F001")

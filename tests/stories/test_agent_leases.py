@@ -14,7 +14,7 @@ from support.repos import git, real_clone
 from support.snapshots import check_words
 from support.typed import Agent, Typist, commands_in
 
-from gitlease.guard import has_traces
+from gitlease.guard.notes import has_traces
 
 pytestmark = pytest.mark.slow
 

@@ -16,13 +16,14 @@ from support.repos import commit_file, git
 from support.running import Desk
 from support.session import LeaseService
 
-from gitlease.core import parse_resource
-from gitlease.engine import ClaimOptions
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
 from gitlease.verbs import sentences
 from gitlease.verbs.board import Section, make_board
 from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.table import find_verb
-from gitlease.wiring import open_gateway, open_workspace
+from gitlease.wiring.gateway import open_gateway
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 TASK = "---\nid: {}\ntitle: x\nstatus: todo\n---\n"

@@ -39,8 +39,8 @@ from support.repos import git
 from support.running import LONG
 from support.session import LeaseService
 
-from gitlease.core import GitleaseError
-from gitlease.faces.library import Leases
+from gitlease.core.errors import GitleaseError
+from gitlease.faces.library.leases import Leases
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from support.running import LONG
 from support.snapshots import check_words
 
 import gitlease
-from gitlease.core import Fate
-from gitlease.engine import Swapped
-from gitlease.store import RefLedgerStore
+from gitlease.core.ledger import Fate
+from gitlease.engine.ports import Swapped
+from gitlease.store.git_ledger import RefLedgerStore
 
 pytestmark = pytest.mark.slow
 

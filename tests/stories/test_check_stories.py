@@ -18,18 +18,14 @@ from support.running import Desk
 from support.session import LeaseService
 from support.snapshots import check_words
 
-from gitlease.check import CheckResult, CiContext, read_context
-from gitlease.core import (
-    Finding,
-    Invalid,
-    Level,
-    NotFound,
-    Unavailable,
-    UsageError,
-    parse_resource,
-)
-from gitlease.engine import ClaimOptions
-from gitlease.wiring import CheckContext, open_workspace
+from gitlease.check.commits import CiContext, read_context
+from gitlease.check.rules import CheckResult
+from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
+from gitlease.core.resources import parse_resource
+from gitlease.core.work import Finding, Level
+from gitlease.engine.answers import ClaimOptions
+from gitlease.wiring.check import CheckContext
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 

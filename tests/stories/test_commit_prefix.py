@@ -10,7 +10,7 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words, raises
 
-from gitlease.core import UsageError
+from gitlease.core.errors import UsageError
 from gitlease.settings.schema import read_commit_prefix
 
 pytestmark = pytest.mark.slow

@@ -17,7 +17,7 @@ from support.snapshots import check_words
 from support.typed import Agent, Typist
 
 from gitlease.guard import presence
-from gitlease.settings import continued
+from gitlease.settings.identity import continued
 
 pytestmark = pytest.mark.slow
 

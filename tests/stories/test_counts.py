@@ -14,11 +14,11 @@ from support.tools import ERAS, in_memory
 
 ENTERED = {  # files of gitlease whose functions are called; each may only fall
     "claim T1": 58,
-    "list": 47,  # some of them for the place of the ledger, and what main says
+    "list": 48,  # some of them for the place of the ledger, and what main says
     "hook pre-commit": 25,
     # Beside it threads of the request before may still end, on a busy machine.
-    "HTTP claim": 48,
-    "MCP claim": 54,
+    "HTTP claim": 50,
+    "MCP claim": 55,
 }
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them

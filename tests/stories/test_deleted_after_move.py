@@ -10,11 +10,14 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk, desks_in
 
-from gitlease.core import Header, PolicyRefused, Unavailable, parse_resource
+from gitlease.core.errors import PolicyRefused, Unavailable
+from gitlease.core.ledger import Header
+from gitlease.core.resources import parse_resource
 from gitlease.engine import acts, claim
 from gitlease.store import git_ledger
-from gitlease.wiring import Workspace, move_ledger, open_workspace
 from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.moving import move_ledger
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 pytestmark = pytest.mark.slow
 

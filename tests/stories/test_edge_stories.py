@@ -16,10 +16,12 @@ from support.repos import commit_file, git, run_git
 from support.session import LeaseService
 from support.snapshots import check_words, raises
 
-from gitlease.core import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused, parse_resource
-from gitlease.engine import ClaimOptions, WhyNot
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.queue import WhyNot
 from gitlease.tasks import edge_commit
-from gitlease.wiring import Workspace, open_workspace
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 pytestmark = pytest.mark.slow
 

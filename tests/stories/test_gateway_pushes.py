@@ -18,12 +18,15 @@ from support.repos import git, real_clone
 from support.served import Host, own_program, serve
 from support.snapshots import check_words, raises
 
-from gitlease.core import Actor, Operation, SetPolicy, UsageError, parse_resource
-from gitlease.git import discover
-from gitlease.install import install_server, uninstall_server
-from gitlease.settings import server_settings
-from gitlease.store import operations_line
-from gitlease.wiring import open_gateway
+from gitlease.core.errors import UsageError
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Operation, SetPolicy
+from gitlease.core.resources import parse_resource
+from gitlease.git.repository import discover
+from gitlease.install.server import install_server, uninstall_server
+from gitlease.settings.server import server_settings
+from gitlease.store.records import operations_line
+from gitlease.wiring.gateway import open_gateway
 
 pytestmark = pytest.mark.slow
 

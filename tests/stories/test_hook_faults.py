@@ -20,10 +20,11 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
 from support.snapshots import check_words, cleaned
 
-from gitlease.git import SystemClock, discover
-from gitlease.install import SCRIPTS
+from gitlease.git.repository import discover
+from gitlease.git.run import SystemClock
 from gitlease.install.git_hooks import install
-from gitlease.wiring import HookContext, open_hooks
+from gitlease.install.hook_places import SCRIPTS
+from gitlease.wiring.hooks import HookContext, open_hooks
 
 pytestmark = pytest.mark.slow
 

@@ -16,19 +16,17 @@ from support.hook_repos import HookRepo, choose_way, into_files, make_hook_repo
 from support.repos import assert_untouched, git, run_git, snapshot
 from support.snapshots import check_words
 
-from gitlease.git import discover
-from gitlease.install import (
+from gitlease.git.repository import discover
+from gitlease.install import hook_places as places
+from gitlease.install.git_hooks import Plan, hook_states, install, uninstall
+from gitlease.install.hook_places import (
     CHECKED,
     HOOKS,
-    Plan,
     Way,
     hook_lines,
-    hook_states,
     lefthook_snippet,
     pre_commit_lines,
 )
-from gitlease.install import hook_places as places
-from gitlease.install.git_hooks import install, uninstall
 
 pytestmark = pytest.mark.slow
 

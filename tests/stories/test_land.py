@@ -25,16 +25,23 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words, raises
 
-from gitlease.core import GitleaseError, Invalid, NotFound, PolicyRefused, parse_resource
-from gitlease.core import UsageError as Usage
-from gitlease.engine import WaitQueue, acts
-from gitlease.faces.cli import run
-from gitlease.faces.library import Leases
-from gitlease.git import notes_of, pushes, started_at
-from gitlease.push import Landed, LandOptions, MergeConflict, landing
-from gitlease.store import RefLedgerStore, transport
+from gitlease.core.errors import GitleaseError, Invalid, NotFound, PolicyRefused
+from gitlease.core.errors import UsageError as Usage
+from gitlease.core.resources import parse_resource
+from gitlease.engine import acts
+from gitlease.engine.wait import WaitQueue
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
+from gitlease.git import pushes
+from gitlease.git.files import notes_of
+from gitlease.git.run import started_at
+from gitlease.push import landing
+from gitlease.push.landing import Landed, LandOptions
+from gitlease.push.replay import MergeConflict
+from gitlease.store import transport
+from gitlease.store.git_ledger import RefLedgerStore
 from gitlease.tasks import edge_commit
-from gitlease.wiring import open_workspace
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import pytest
 from support.lander import Landings, make_landings
 from support.remotes import Remote
 
-from gitlease.core import GitleaseError, Invalid
+from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.push import landing
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from support.lander import Landings, make_landings
 from support.remotes import Remote
 
-from gitlease.core import Invalid
+from gitlease.core.errors import Invalid
 from gitlease.push import landing
 
 

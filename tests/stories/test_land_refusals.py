@@ -11,7 +11,7 @@ from support.rejecting_server import rejects
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core import Denied
+from gitlease.core.errors import Denied
 from gitlease.engine import transaction
 from gitlease.push import landing
 

@@ -17,10 +17,10 @@ from support.running import desks_in
 from support.session import LeaseService
 from support.typed import Typist
 
-from gitlease.core import MS
+from gitlease.core.instant import MS
 from gitlease.faces.hooks import entry
-from gitlease.git import GitResult, run_git
-from gitlease.wiring import HookContext, open_hooks
+from gitlease.git.run import GitResult, run_git
+from gitlease.wiring.hooks import HookContext, open_hooks
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,13 @@ from support.lander import Landings, make_landings
 from support.ledgers import workspace
 from support.remotes import Remote
 
-from gitlease.core import Denied, Unavailable, parse_resource
+from gitlease.core.errors import Denied, Unavailable
+from gitlease.core.resources import parse_resource
 from gitlease.core.work import WorkPush
 from gitlease.engine import transaction
 from gitlease.engine.ports import Swapped
 from gitlease.git.run import GitResult
-from gitlease.push import LandOptions
+from gitlease.push.landing import LandOptions
 from gitlease.store import transport
 
 pytestmark = pytest.mark.slow

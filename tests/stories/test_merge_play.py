@@ -15,10 +15,15 @@ from support.remotes import Servers
 from support.repos import commit_by_hand
 from support.served import Host, serve
 
-from gitlease.core import LeaseHeld, Level
-from gitlease.guard import HookDecision, Severity
-from gitlease.push import PushRequest
-from gitlease.wiring import CheckContext, open_hooks, open_push, open_workspace
+from gitlease.core.errors import LeaseHeld
+from gitlease.core.work import Level
+from gitlease.guard.hooks import HookDecision
+from gitlease.guard.rules import Severity
+from gitlease.push.plan import PushRequest
+from gitlease.wiring.check import CheckContext
+from gitlease.wiring.hooks import open_hooks
+from gitlease.wiring.push import open_push
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,11 @@ from support.commands import typed
 from support.remotes import Remote
 from support.repos import commit_file, git
 
-from gitlease.core import LeaseHeld, People
-from gitlease.faces.library import Leases
-from gitlease.git import read_mailmap
-from gitlease.wiring import open_workspace
+from gitlease.core.edge import People
+from gitlease.core.errors import LeaseHeld
+from gitlease.faces.library.leases import Leases
+from gitlease.git.mainline import read_mailmap
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
 

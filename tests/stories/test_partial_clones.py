@@ -19,7 +19,7 @@ from support.typed import Typed, Typist
 
 from gitlease.faces.hooks import entry
 from gitlease.git.mainline import learn_main
-from gitlease.wiring import open_hooks
+from gitlease.wiring.hooks import open_hooks
 
 pytestmark = pytest.mark.slow
 

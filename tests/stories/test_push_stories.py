@@ -31,7 +31,7 @@ from support.repos import (
 )
 from support.snapshots import raises
 
-from gitlease.core import (
+from gitlease.core.errors import (
     Denied,
     GitleaseError,
     LeaseHeld,
@@ -40,10 +40,11 @@ from gitlease.core import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.faces.cli import run
-from gitlease.faces.library import Leases
-from gitlease.push import PushAnswer, PushRefused, PushRequest
-from gitlease.wiring import open_push
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
+from gitlease.push.fenced_push import PushAnswer, PushRefused
+from gitlease.push.plan import PushRequest
+from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core import LeaseHeld, Rollback
-from gitlease.git import without_secrets
+from gitlease.core.errors import LeaseHeld, Rollback
+from gitlease.git.repository import without_secrets
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from support.ledgers import door, workspace
 from support.remotes import Remote
 from support.repos import commit_file, git
 
-from gitlease.core import PolicyRefused, Unavailable
+from gitlease.core.errors import PolicyRefused, Unavailable
 from gitlease.store.git_ledger import LATE
-from gitlease.wiring import move_ledger
+from gitlease.wiring.moving import move_ledger
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,12 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.core import EndWait, LeaseHeld, Operation, PolicyRefused, PutBack, Restore
-from gitlease.engine import restore
-from gitlease.git import SystemClock
+from gitlease.core.errors import LeaseHeld, PolicyRefused
+from gitlease.core.moves.operations import EndWait, Operation, PutBack, Restore
+from gitlease.engine.deleted import restore
+from gitlease.git.run import SystemClock
 from gitlease.server.receive import receive
-from gitlease.verify import check_past
+from gitlease.verify.replay import check_past
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from support.forge import JO, Forge
 from support.remotes import Servers
 from support.served import Host, serve
 
-from gitlease.core import Restore
+from gitlease.core.moves.operations import Restore
 
 pytestmark = pytest.mark.slow
 

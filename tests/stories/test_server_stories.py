@@ -26,18 +26,13 @@ from support.remotes import Servers, new_bare
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.core import (
-    MAX_STEP,
-    Actor,
-    DropRecord,
-    Release,
-    Restore,
-    Unavailable,
-    parse_resource,
-)
-from gitlease.git import SystemClock
-from gitlease.server import PushVerdict
-from gitlease.server.receive import receive
+from gitlease.core.errors import Unavailable
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import MAX_STEP
+from gitlease.core.moves.operations import DropRecord, Release, Restore
+from gitlease.core.resources import parse_resource
+from gitlease.git.run import SystemClock
+from gitlease.server.receive import PushVerdict, receive
 
 pytestmark = pytest.mark.slow
 

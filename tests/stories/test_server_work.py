@@ -13,10 +13,10 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import REF, Host, User, serve
 
-from gitlease.git import SystemClock
-from gitlease.guard import GuardFinding
-from gitlease.server import RefMove, WorkGuard
-from gitlease.server.receive import receive
+from gitlease.git.run import SystemClock
+from gitlease.guard.rules import GuardFinding
+from gitlease.server.receive import RefMove, receive
+from gitlease.server.work import WorkGuard
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from support.repos import assert_untouched, git, real_clone, snapshot
 from support.session import LeaseService
 from support.stale import Story
 
-from gitlease.check import CheckResult
-from gitlease.core import parse_resource
-from gitlease.engine import ClaimOptions
+from gitlease.check.rules import CheckResult
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
 
 F001 = parse_resource("F001")
 

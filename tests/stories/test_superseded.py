@@ -15,10 +15,14 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, serve
 
-from gitlease.core import GitleaseError, LeaseLost, parse_resource
+from gitlease.core.errors import GitleaseError, LeaseLost
+from gitlease.core.resources import parse_resource
 from gitlease.engine import acts
-from gitlease.push import LandOptions, PushAnswer, PushRequest
-from gitlease.wiring import CheckContext, open_push
+from gitlease.push.fenced_push import PushAnswer
+from gitlease.push.landing import LandOptions
+from gitlease.push.plan import PushRequest
+from gitlease.wiring.check import CheckContext
+from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.slow
 

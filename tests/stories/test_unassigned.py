@@ -15,8 +15,9 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk
 
-from gitlease.core import Unassign, parse_resource
-from gitlease.store import read_step
+from gitlease.core.moves.operations import Unassign
+from gitlease.core.resources import parse_resource
+from gitlease.store.records import read_step
 
 pytestmark = pytest.mark.slow
 F001 = "---\nid: F001\ntitle: x\nstatus: todo\nassigned: [w1@example.com]\n---\n"

@@ -23,8 +23,8 @@ from support.repos import run_git
 from support.running import LONG, ROOT, Desk, until
 
 import gitlease
-from gitlease.core import parse_resource
-from gitlease.store import waiting_file
+from gitlease.core.resources import parse_resource
+from gitlease.store.records import waiting_file
 
 pytestmark = pytest.mark.slow
 

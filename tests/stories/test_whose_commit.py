@@ -10,9 +10,10 @@ from support.hooked import Pair, Person
 from support.remotes import Servers
 from support.served import Host, User, serve
 
-from gitlease.core import LeaseHeld
-from gitlease.push import PushRequest
-from gitlease.wiring import CheckContext, open_push
+from gitlease.core.errors import LeaseHeld
+from gitlease.push.plan import PushRequest
+from gitlease.wiring.check import CheckContext
+from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.slow
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import jsonschema
 
-from gitlease.core import LONGEST, MAX_WORD
-from gitlease.settings import (
+from gitlease.core.errors import MAX_WORD
+from gitlease.core.instant import LONGEST
+from gitlease.settings.schema import (
     FALSE,
     FIELDS,
     KEYS,
     MAX_COMMIT_PREFIX,
     NEWER,
-    SCHEMA,
     TRUE,
     Form,
     Key,
@@ -37,6 +37,7 @@ from gitlease.settings import (
     read_remote,
     read_text,
 )
+from gitlease.settings.text import SCHEMA
 
 DOCS = Path(__file__).parents[2] / "gitlease/docs"
 PLAIN = r"[^\x00-\x1f\x7f-\x9f]"  # of what prints

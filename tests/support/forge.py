@@ -11,37 +11,16 @@ from typing import Any, cast
 
 import pygit2
 
-from gitlease.core import (
-    DEFAULT_POLICY,
-    Actor,
-    Changes,
-    Create,
-    Event,
-    Header,
-    Instant,
-    Lease,
-    Ledger,
-    Moment,
-    Note,
-    Notice,
-    Operation,
-    Records,
-    Resource,
-    StepRecord,
-    Ticket,
-    create,
-    decide,
-    parse_resource,
-)
-from gitlease.git import SystemClock
-from gitlease.store import (
-    changed_files,
-    lease_file,
-    read_ledger,
-    write_message,
-    write_tree,
-)
+from gitlease.core.instant import Instant
+from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, Moment
+from gitlease.core.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
+from gitlease.core.moves.operations import Create, Event, Operation
+from gitlease.core.moves.transitions import StepRecord, create, decide
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.git.run import SystemClock
 from gitlease.store.libgit import LibgitObjects
+from gitlease.store.records import lease_file, write_message
+from gitlease.store.tree import changed_files, read_ledger, write_tree
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
 from support.repos import git, run_git

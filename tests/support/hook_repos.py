@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.git import discover
-from gitlease.guard import IdleMarker, Origin, origin_of, write_idle_marker
-from gitlease.install import Way
+from gitlease.git.repository import discover
+from gitlease.guard.notes import Origin, origin_of, write_idle_marker
+from gitlease.guard.rules import IdleMarker
 from gitlease.install import hook_places as places
+from gitlease.install.hook_places import Way
 from support.fences import clean_env, raise_fences
 from support.repos import commit_file, copy_repository, git, make_repository, run_git
 

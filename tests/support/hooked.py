@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitlease.core import LeaseView, parse_resource
-from gitlease.engine import ClaimOptions
-from gitlease.git import Notes, SystemClock
-from gitlease.guard import STARTED
-from gitlease.wiring import Workspace, open_workspace
+from gitlease.core.lease import LeaseView
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.git.files import Notes
+from gitlease.git.run import SystemClock
+from gitlease.guard.notes import STARTED
+from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease
 from support.repos import copy_repository, git, make_repository, real_clone, run_git, settle

@@ -11,19 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from gitlease.core import (
-    MAX_STEP,
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import MAX_STEP, Note, Notice
+from gitlease.core.moves.operations import (
     Acknowledge,
-    Actor,
     AddNote,
     Barrier,
     Bind,
     Claim,
     Complete,
     Grant,
-    Lease,
-    Note,
-    Notice,
     Pick,
     Release,
     Renew,
@@ -32,9 +29,9 @@ from gitlease.core import (
     SetPolicy,
     TakeTicket,
     Unbind,
-    parse_resource,
 )
-from gitlease.store import lease_file, write_header, write_lease
+from gitlease.core.resources import parse_resource
+from gitlease.store.records import lease_file, write_header, write_lease
 from support.forge import JO, KIM, MINUTE, REF, Draft, Forge
 from support.ledgers import Entry, write_object
 from support.repos import git

@@ -11,20 +11,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.core import DEFAULT_POLICY, Header, Lease, State, parse_resource
-from gitlease.engine import LedgerSession
-from gitlease.faces.library import Leases
-from gitlease.store import (
-    HEADER_FILE,
-    GitRefs,
-    lease_file,
-    read_header,
-    transport,
-    write_header,
-    write_lease,
-)
-from gitlease.wiring import Workspace
+from gitlease.core.lease import DEFAULT_POLICY, Lease, State
+from gitlease.core.ledger import Header
+from gitlease.core.resources import parse_resource
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.faces.library.leases import Leases
+from gitlease.store import transport
+from gitlease.store.records import HEADER_FILE, lease_file, read_header, write_header, write_lease
+from gitlease.store.transport import GitRefs
 from gitlease.wiring import workspace as bootstrap
+from gitlease.wiring.workspace import Workspace
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git, run_git

@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 
 import gitlease
-from gitlease.faces.cli import ALIASES, GROUPS, Call, application, topics
+from gitlease.faces.cli.app import ALIASES, GROUPS, application
+from gitlease.faces.cli.call import Call
+from gitlease.faces.cli.setup.help import topics
 
 FILE = Path(__file__).parents[2] / "gitlease/docs/git-lease.1"
 SEE = """\

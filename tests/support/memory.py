@@ -17,40 +17,19 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
-from gitlease.core import (
-    Damage,
-    Denied,
-    Event,
-    Fate,
-    Header,
-    Invalid,
-    Lease,
-    LeaseKey,
-    Ledger,
-    Note,
-    Notice,
-    Resource,
-    Ticket,
-    Unavailable,
-    WorkPush,
-    WorkRef,
-    dataclass,
-    field,
-    person_key,
-    replace,
-)
-from gitlease.engine import Cause, Change, Clock, Pending, Swapped
-from gitlease.guard import CachedLedger, IdleMarker, Unreachable
-from gitlease.store import (
-    Known,
-    Move,
-    RefLedgerStore,
-    SharedWithWork,
-    StateFolder,
-    Storage,
-    StoredRecords,
-    lease_file,
-)
+from gitlease.core.errors import Denied, Invalid, Unavailable
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.lease import Lease, LeaseKey, person_key
+from gitlease.core.ledger import Damage, Fate, Header, Ledger, Note, Notice, Ticket
+from gitlease.core.moves.operations import Event
+from gitlease.core.resources import Resource
+from gitlease.core.work import WorkPush, WorkRef
+from gitlease.engine.ports import Cause, Change, Clock, Pending, Swapped
+from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
+from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.store.records import lease_file
+from gitlease.store.state import Known, StateFolder
+from gitlease.store.storage import Move, SharedWithWork, Storage, StoredRecords
 
 T = TypeVar("T")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core import EndSession, Park, Resource, grant_of
-from gitlease.engine import Answer, LedgerSession
+from gitlease.core.moves.operations import EndSession, Park, grant_of
+from gitlease.core.resources import Resource
+from gitlease.engine.answers import Answer
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change
 from gitlease.engine.transaction import fresh_id
 

@@ -13,9 +13,10 @@ from unittest import mock
 
 from faces.fake import Desk, make_desks
 
-from gitlease.core import replace
-from gitlease.faces.board import exported, make_board
-from gitlease.faces.cli import PLAY, TASKS
+from gitlease.core.frozen import replace
+from gitlease.faces.board.page import exported
+from gitlease.faces.cli.setup.demo import PLAY, TASKS
+from gitlease.verbs.board import make_board
 from support.tasks import task
 
 FOLDER = Path(__file__).parents[2] / ".github"

@@ -8,27 +8,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from gitlease.core import GLOBAL_LAYER, Actor, Lease, Resource, Task
-from gitlease.engine import (
-    PATIENCE,
-    CarryOut,
-    Clock,
-    EdgeRules,
-    Edges,
-    Inbox,
-    Intent,
-    LedgerSession,
-    LedgerStore,
-    TaskChange,
-    TaskList,
-    TaskQueue,
-    Written,
-    acts,
-    claim,
-    sessions,
-    stepping,
-)
-from gitlease.store import RefLedgerStore
+from gitlease.core.edge import Task
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.resources import GLOBAL_LAYER, Resource
+from gitlease.engine import acts, claim, sessions, stepping
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Clock, Inbox, Intent, LedgerStore, TaskChange, TaskList, Written
+from gitlease.engine.queue import TaskQueue
+from gitlease.engine.transaction import PATIENCE, CarryOut
+from gitlease.store.git_ledger import RefLedgerStore
 from support import older
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.check import CheckResult
-from gitlease.core import parse_resource
-from gitlease.engine import ClaimOptions
-from gitlease.wiring import Workspace, open_staleness, open_workspace
+from gitlease.check.rules import CheckResult
+from gitlease.core.resources import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.wiring.check import open_staleness
+from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import git

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.core import EdgeEdit, name_resource
-from gitlease.engine import TaskChange, TaskList
-from gitlease.git import discover
-from gitlease.settings import KEYS, Tasks
-from gitlease.tasks import GitTaskFiles
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.resources import name_resource
+from gitlease.engine.ports import TaskChange, TaskList
+from gitlease.git.repository import discover
+from gitlease.settings.schema import KEYS, Tasks
+from gitlease.tasks.files import GitTaskFiles
 from support.repos import git
 
 LONG_AGO = 1_700_000_000

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gitlease.core import EdgeEdit, Invalid, Resource, Task, parse_resource, same_name
-from gitlease.engine import EdgeRules, Intent, TaskChange, TaskList, TaskProblem, Written
+from gitlease.core.edge import EdgeEdit, Task, same_name
+from gitlease.core.errors import Invalid
+from gitlease.core.resources import Resource, parse_resource
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import Intent, TaskChange, TaskList, TaskProblem, Written
 
 
 def task(name: str, *assigned: str, **more: object) -> Task:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from core.values import JO, KIM
 
-from gitlease.check import Deleted, Lack, Past, Version
-from gitlease.core import Task
+from gitlease.check.task_history import Deleted, Lack, Past, Version
+from gitlease.core.edge import Task
 from support.clock import ManualClock
 
 BEGINNING = ManualClock().wall_ms

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gitlease.faces.agents import background, handling
-from gitlease.faces.cli import run
-from gitlease.wiring import AgentContext, Workspace, open_for_agent, open_workspace
+from gitlease.faces.cli.app import run
+from gitlease.wiring.agents import AgentContext, open_for_agent
+from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 
 # A command within a text ends where the text goes on: at a remark, a stop, a word of what it does,

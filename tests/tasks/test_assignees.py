@@ -10,11 +10,13 @@ from support.repos import git, make_repository
 from support.snapshots import check_words
 from support.task_trees import put
 
-from gitlease.core import EdgeEdit, People
-from gitlease.git import discover
-from gitlease.settings import Settings, load_settings
-from gitlease.tasks import edit_task, fitting_settings, fitting_words, read_task
+from gitlease.core.edge import EdgeEdit, People
+from gitlease.git.repository import discover
+from gitlease.settings.schema import Settings, load_settings
 from gitlease.tasks.assignees import fitting_people
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.propose import fitting_settings, fitting_words
+from gitlease.tasks.reading import read_task
 
 pytestmark = pytest.mark.default
 

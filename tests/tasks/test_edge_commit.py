@@ -17,11 +17,16 @@ from support.repos import assert_untouched, git, make_repository, run_git, snaps
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
-from gitlease.core import EdgeEdit, Invalid, name_resource
-from gitlease.engine import TaskChange
-from gitlease.git import GitResult, discover
-from gitlease.git import run_git as run_real_git
-from gitlease.tasks import check_commit, commit_edges, edge_commit, edit_task
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.errors import Invalid
+from gitlease.core.resources import name_resource
+from gitlease.engine.ports import TaskChange
+from gitlease.git.repository import discover
+from gitlease.git.run import GitResult
+from gitlease.git.run import run_git as run_real_git
+from gitlease.tasks import edge_commit
+from gitlease.tasks.edge_commit import check_commit, commit_edges
+from gitlease.tasks.edit import edit_task
 
 ROOT = Path(__file__).parents[2]
 FILE = "tasks/F001.md"

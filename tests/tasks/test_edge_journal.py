@@ -18,9 +18,11 @@ from support.repos import make_repository
 from support.snapshots import raises
 from support.task_trees import open_files, put
 
-from gitlease.core import EdgeEdit, Invalid, parse_resource
-from gitlease.engine import Intent, TaskChange
-from gitlease.tasks import EdgeJournal
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.errors import Invalid
+from gitlease.core.resources import parse_resource
+from gitlease.engine.ports import Intent, TaskChange
+from gitlease.tasks.files import EdgeJournal
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,11 +11,12 @@ from support.repos import git
 from support.snapshots import raises
 from support.task_trees import tasks_like
 
-from gitlease.core import EdgeEdit, Invalid, People
-from gitlease.core.edge import means_nobody
-from gitlease.faces.library import Leases
-from gitlease.tasks import edit_task, read_task
-from gitlease.wiring import open_workspace
+from gitlease.core.edge import EdgeEdit, People, means_nobody
+from gitlease.core.errors import Invalid
+from gitlease.faces.library.leases import Leases
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.reading import read_task
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.default
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from support.snapshots import check_words
 from support.task_trees import tasks_like
 
-from gitlease.core import EdgeEdit, Invalid, Progress, Task, same_name
-from gitlease.settings import Tasks
-from gitlease.tasks import edit_task, read_task
+from gitlease.core.edge import EdgeEdit, Progress, Task, same_name
+from gitlease.core.errors import Invalid
+from gitlease.settings.schema import Tasks
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.reading import read_task
 
 TASKS = tasks_like()
 AS_BACKLOG = replace(

@@ -26,11 +26,13 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core import Invalid, NotFound, Progress, name_resource
-from gitlease.engine import find_task
-from gitlease.settings import Tasks
-from gitlease.tasks import FileKind, Wanted, WorkTree, walk
+from gitlease.core.edge import Progress
+from gitlease.core.errors import Invalid, NotFound
+from gitlease.core.resources import name_resource
+from gitlease.engine.edges import find_task
+from gitlease.settings.schema import Tasks
 from gitlease.tasks import scan as task_scan
+from gitlease.tasks.scan import FileKind, Wanted, WorkTree, walk
 
 
 @pytest.fixture

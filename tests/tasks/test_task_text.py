@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
-from gitlease.core import EdgeEdit, Invalid, Progress, Task
-from gitlease.settings import Tasks
-from gitlease.tasks import edit_task, guess_ids, read_task
+from gitlease.core.edge import EdgeEdit, Progress, Task
+from gitlease.core.errors import Invalid
+from gitlease.settings.schema import Tasks
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.reading import guess_ids, read_task
 
 TASKS = tasks_like()
 AS_BACKLOG = replace(

@@ -22,11 +22,12 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core import Invalid
-from gitlease.engine import TaskChange, Written
-from gitlease.git import run_git as run_real_git
-from gitlease.tasks import GitTaskFiles, edit_task
+from gitlease.core.errors import Invalid
+from gitlease.engine.ports import TaskChange, Written
+from gitlease.git.run import run_git as run_real_git
 from gitlease.tasks import edit as task_edit
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.files import GitTaskFiles
 
 FILE = "tasks/F001.md"
 JO = "assigned: jo@example.com\n"

@@ -12,12 +12,15 @@ import click
 import pytest
 
 import gitlease
-from gitlease.check import RULES, STALE_RULES
-from gitlease.core import LeaseState, Progress
-from gitlease.faces.cli import MODULES, application, shared_options
-from gitlease.faces.http import ROUTES
-from gitlease.faces.library import OF_A_CLONE
-from gitlease.verbs import CODES, COMMAND, SHAPES, TABLE, Parameter, Section, find_verb
+from gitlease.check.rules import RULES, STALE_RULES
+from gitlease.core.edge import Progress
+from gitlease.core.lease import LeaseState
+from gitlease.faces.cli.app import MODULES, application, shared_options
+from gitlease.faces.http.routes import ROUTES
+from gitlease.faces.library.methods import OF_A_CLONE
+from gitlease.verbs.board import Section
+from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb
+from gitlease.verbs.wire import SHAPES
 
 DOCS = Path(gitlease.__file__).with_name("docs")
 WIDTH = 100

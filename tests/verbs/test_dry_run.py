@@ -18,7 +18,8 @@ from support.tasks import Killed, task
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core import Progress, errors
+from gitlease.core import errors
+from gitlease.core.edge import Progress
 
 TASK = "---\nid: F001\ntitle: rate limits\nstatus: todo\n---\n"
 LEARNED = ("known.json", "objects", "packed-refs", "refs", "tidied", "idle")

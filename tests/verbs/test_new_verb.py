@@ -75,7 +75,7 @@ import gitlease.verbs
 
 gitlease.verbs.__path__.append(sys.argv[1])
 import gitlease.verbs.shouting
-from gitlease.faces.cli import run
+from gitlease.faces.cli.app import run
 
 
 def typed(*words):
@@ -105,7 +105,7 @@ for name, text in texts().items():
 
 import gitlease
 from gitlease.faces.http.routes import ROUTES, openapi_document
-from gitlease.faces.mcp import TOOLS
+from gitlease.faces.mcp.server import TOOLS
 
 with gitlease.open(".") as leases:
     found["method"] = [str(x) for x in leases.shout("F001", "again")]

@@ -16,7 +16,7 @@ from support.tasks import task
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core import Progress
+from gitlease.core.edge import Progress
 from gitlease.engine import wait as polling
 from gitlease.testing import MemoryLedger
 

@@ -16,8 +16,9 @@ from support.snapshots import raises
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core import GitleaseError, errors
-from gitlease.verbs import CODES, INTERNAL, Violations, find_verb
+from gitlease.core import errors
+from gitlease.core.errors import GitleaseError
+from gitlease.verbs.table import CODES, INTERNAL, Violations, find_verb
 
 MESSAGE, HINT = "the remote says no", "ask it nicely"
 KINDS: dict[str, Any] = {"invalid": errors.Invalid, "violations": Violations}

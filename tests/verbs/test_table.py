@@ -17,11 +17,13 @@ from faces.fake import make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.core import UsageError, parse_resource
-from gitlease.faces.http import ROUTES, ApiRequest, ApiRoute
-from gitlease.faces.library import OF_A_CLONE, OF_A_GATEWAY, Leases, Method
-from gitlease.faces.mcp import TOOLS, LeaseTool
-from gitlease.verbs import COMMAND, TABLE, Door, Parameter, find_verb, read_values
+from gitlease.core.errors import UsageError
+from gitlease.core.resources import parse_resource
+from gitlease.faces.http.routes import ROUTES, ApiRequest, ApiRoute
+from gitlease.faces.library.leases import Leases
+from gitlease.faces.library.methods import OF_A_CLONE, OF_A_GATEWAY, Method
+from gitlease.faces.mcp.server import TOOLS, LeaseTool
+from gitlease.verbs.table import COMMAND, TABLE, Door, Parameter, find_verb, read_values
 
 # By the type in Python: a word as typed, as JSON, and the value that the verb gets.
 SAMPLES: Mapping[str, tuple[str, Any, Any]] = {

@@ -12,9 +12,13 @@ from core.values import empty
 from ledger_checker.checker import Verified, verify
 from support.forge import objects_in
 
-from gitlease.core import Decided, Ledger, Moment, Operation, decide
-from gitlease.git import discover
-from gitlease.store import make_bare, read_ledger, write_step
+from gitlease.core.lease import Moment
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Operation
+from gitlease.core.moves.transitions import Decided, decide
+from gitlease.git.repository import discover
+from gitlease.store.private_store import make_bare
+from gitlease.store.tree import read_ledger, write_step
 from gitlease.verify import replay
 
 

@@ -22,7 +22,7 @@ from ledger_checker.answers import (
 )
 from support.repos import git, real_clone
 
-from gitlease.faces.cli import run
+from gitlease.faces.cli.app import run
 
 REF = "refs/gitlease/global"
 

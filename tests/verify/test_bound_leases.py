@@ -10,20 +10,12 @@ from core.values import JO, KIM, TTL, claim, fresh, moment, renew
 from support.forge import objects_in
 from verify.book import Book
 
-from gitlease.core import (
-    Actor,
-    Bind,
-    Ledger,
-    Margins,
-    Park,
-    Rule,
-    RunOut,
-    Unbind,
-    decide,
-    grant_of,
-    parse_resource,
-)
-from gitlease.store import read_ledger
+from gitlease.core.lease import Actor, Margins, Rule
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Bind, Park, RunOut, Unbind, grant_of
+from gitlease.core.moves.transitions import decide
+from gitlease.core.resources import parse_resource
+from gitlease.store.tree import read_ledger
 
 RUN = replace(JO, session="run-1", host="laptop:12")
 

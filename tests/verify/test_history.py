@@ -34,18 +34,16 @@ from support.illegal import ILLEGAL, make_scene
 from support.repos import git
 from verify.book import Book
 
-from gitlease.core import (
-    Actor,
-    GitleaseError,
-    Lease,
-    Ledger,
-    Restore,
-    decide,
-    parse_resource,
-)
+from gitlease.core.errors import GitleaseError
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import Ledger
 from gitlease.core.moves import claiming
-from gitlease.git import discover
-from gitlease.store import read_ledger, write_header, write_lease
+from gitlease.core.moves.operations import Restore
+from gitlease.core.moves.transitions import decide
+from gitlease.core.resources import parse_resource
+from gitlease.git.repository import discover
+from gitlease.store.records import write_header, write_lease
+from gitlease.store.tree import read_ledger
 from gitlease.verify import replay
 
 # What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.

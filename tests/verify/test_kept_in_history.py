@@ -8,7 +8,8 @@ import pytest
 from core.values import F001, JO, claim, fresh, moment, only, park, renew
 from verify.book import Book
 
-from gitlease.core import WAITS, RunOut, grant_of, is_kept
+from gitlease.core.ledger import WAITS, is_kept
+from gitlease.core.moves.operations import RunOut, grant_of
 
 pytestmark = pytest.mark.default
 

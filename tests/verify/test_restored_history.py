@@ -21,7 +21,9 @@ from core.values import (
 )
 from verify.book import Book
 
-from gitlease.core import Actor, EndWait, Lease, Ledger, PutBack, Restore
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import EndWait, PutBack, Restore
 
 pytestmark = pytest.mark.default
 

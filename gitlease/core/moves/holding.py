@@ -27,6 +27,7 @@ from gitlease.core.errors import (
     Invalid,
     LeaseHeld,
     LeaseLost,
+    Loss,
     NotFound,
     NotHolder,
     PolicyRefused,
@@ -60,7 +61,7 @@ from gitlease.core.ledger import (
     Ledger,
     Note,
 )
-from gitlease.core.loss import Loss, no_longer, reason_text, still_held
+from gitlease.core.loss import no_longer, reason_text, still_held
 from gitlease.core.moves import claiming
 from gitlease.core.moves import operations as ops
 from gitlease.core.moves.claiming import Relations, event, outcome, relations

@@ -6,13 +6,16 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
-from gitlease import engine, guard, wiring
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import LeaseView
 from gitlease.core.resources import WHOLE, layer_words, word_anywhere
+from gitlease.engine.answers import QueueReading
+from gitlease.engine.queue import Carry
+from gitlease.guard.presence import SharedTree
 from gitlease.verbs import sentences
+from gitlease.wiring.agents import AgentContext
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
@@ -48,7 +51,7 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
     return " ".join(["gitlease", *words, *(shlex.quote(option) for option in options)])
 
 
-def denial(blocked: Sequence[Blocked], now: datetime, context: wiring.AgentContext) -> str:
+def denial(blocked: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
     """Return why an edit is denied, and what to do meanwhile."""
     view, options = blocked[0].view, context.options
     scope = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
@@ -74,8 +77,8 @@ def held_lines(blocked: Sequence[Blocked], now: datetime) -> str:
 
 
 def introduction(
-    context: wiring.AgentContext,
-    reading: engine.QueueReading,
+    context: AgentContext,
+    reading: QueueReading,
     *,
     now: datetime,
     subagent: bool = False,
@@ -135,7 +138,7 @@ def introduction(
     return "\n".join([*head, heading, *lines, *tail])[:LONGEST_CONTEXT]
 
 
-def _carried_line(carry: engine.Carry, context: wiring.AgentContext, now: datetime) -> str:
+def _carried_line(carry: Carry, context: AgentContext, now: datetime) -> str:
     layer = "" if carry.lease is None else _layer(carry.lease, context.workspace.layer)
     title = sentences.titled(carry.task)
     how = sentences.how(carry, now)
@@ -147,7 +150,7 @@ def _layer(view: LeaseView, usual: str) -> str:
 
 
 def shared_tree(
-    command: str, shared: guard.SharedTree, now: datetime, *, stash: bool = False
+    command: str, shared: SharedTree, now: datetime, *, stash: bool = False
 ) -> list[str]:
     """Return the lines that refuse a command in a work tree shared with other sessions.
 

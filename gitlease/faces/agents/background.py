@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from gitlease import wiring
 from gitlease.core.errors import GitleaseError
 from gitlease.engine.sessions import end_session
 from gitlease.faces.agents.handling import END_LATER, LOOK, RENEW
 from gitlease.wiring.agents import has_ledger, is_pending, left_to_servers, wait_for_successor
-from gitlease.wiring.workspace import Workspace, open_workspace
+from gitlease.wiring.workspace import Workspace, beat, open_workspace
 
 Opener = Callable[..., Workspace]
 
@@ -47,7 +46,7 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
         renewable = workspace.guard.renewable([session], workspace.carried.ids())
-        wiring.beat(workspace, workspace.guard, renewable)
+        beat(workspace, workspace.guard, renewable)
 
 
 def release_pending(words: Sequence[str], opener: Opener) -> None:

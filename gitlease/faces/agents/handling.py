@@ -13,11 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, BinaryIO
 
-from gitlease import core, guard, wiring
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
-from gitlease.faces import agents
+from gitlease.core.resources import fold
+from gitlease.faces.agents.answers import (
+    Blocked,
+    denial,
+    held_lines,
+    introduction,
+    one_line,
+    shared_tree,
+)
 from gitlease.faces.agents.events import (
     MAX_BYTES,
     AgentEvent,
@@ -27,7 +34,8 @@ from gitlease.faces.agents.events import (
     parse,
     read,
 )
-from gitlease.guard import notes
+from gitlease.guard import discards, notes, presence
+from gitlease.guard.discards import Discard
 from gitlease.guard.notes import (
     ask_is_due,
     check_is_due,
@@ -43,9 +51,30 @@ from gitlease.guard.notes import (
     start_detached,
     used_clone,
 )
+from gitlease.guard.presence import (
+    BY_PLACE,
+    clones_of,
+    forget_clones,
+    git_dirs_of,
+    is_alone,
+    note_agent,
+    shared_with,
+    work_trees_below,
+)
+from gitlease.guard.rules import GuardFinding, GuardReport, Severity, Touched, renew_at
+from gitlease.guard.service import retry_interval
 from gitlease.settings.identity import AGENTS
+from gitlease.wiring.agents import (
+    AgentContext,
+    begin_conversation,
+    end_conversation,
+    open_for_agent,
+    projects,
+)
+from gitlease.wiring.words import dead_hooks
+from gitlease.wiring.workspace import Workspace, end_at_start
 
-Opener = Callable[..., "wiring.AgentContext | None"]
+Opener = Callable[..., "AgentContext | None"]
 Starter = Callable[..., bool]
 
 ACTIONS = ("install", "uninstall", "status")  # typed by people in place of an event
@@ -86,7 +115,9 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
     """Handle one event: JSON on standard input, a decision on standard output. Always 0."""
     try:
         if _is_known(argv) and argv[1] in BACKGROUND:
-            return agents.in_background(argv[1], argv[2:])
+            from gitlease.faces.agents.background import in_background
+
+            return in_background(argv[1], argv[2:])
         data = _read(stdin)
         if _is_known(argv):
             document, aside = handle(argv, data)
@@ -145,9 +176,9 @@ def handle(
     return document if document or agent.flat else None, notice
 
 
-def _open_context(directory: str, **who: str) -> wiring.AgentContext | None:
+def _open_context(directory: str, **who: str) -> AgentContext | None:
     # A function of its own: the name alone would load what an event with nothing due never needs.
-    return wiring.open_for_agent(directory, **who)  # type: ignore[arg-type]
+    return open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
 def _fault(kind: EventKind, error: Exception) -> str:
@@ -234,7 +265,7 @@ def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
     return dict(list(paths.items())[:MAX_WORK_TREES])
 
 
-def _judged(context: wiring.AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
+def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     touched = _touched(context.workspace, cwd, paths)
     if not touched:
         return Reply()
@@ -247,15 +278,15 @@ def _judged(context: wiring.AgentContext, cwd: str, paths: Sequence[str]) -> Rep
     blocks, others = _split(context, guarded)
     now = _now(context)
     messages = [
-        agents.one_line(text)
+        one_line(text)
         for text in (*context.workspace.inbox.take(), *guarded.warnings)[:MAX_MESSAGES]
     ]
     if guarded.offline and context.workspace.settings.guard_offline != "off":
-        messages.append(agents.one_line(guarded.offline))
+        messages.append(one_line(guarded.offline))
     if blocks:
-        deny = agents.denial(blocks, now, context)
+        deny = denial(blocks, now, context)
         return Reply(deny="\n".join((deny, *messages)), notice="\n".join(messages))
-    held = [agents.held_lines(others, now)] if others else []
+    held = [held_lines(others, now)] if others else []
     return Reply(context="\n".join((*held, *messages)), notice="\n".join(messages))
 
 
@@ -268,13 +299,13 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     fresh = workspace.guard.fetch_all()
     landed: tuple[str, ...] = ()
     if event.kind is EventKind.SESSION_START and not fresh.offline:
-        landed = wiring.end_at_start(workspace)
+        landed = end_at_start(workspace)
     reading = workspace.queue.known_brief()
     warnings = (
         # First, because it affects the rest.
         *([fresh.offline] if fresh.offline else []),
         *(text for space in workspace.in_use for text in space.ledger.other_identity()),
-        *wiring.dead_hooks(workspace),
+        *dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
@@ -284,7 +315,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     # Bound to no session, they would lapse while this one works: it is told of them.
     unbound = [x.lease_id for _, x in workspace.guard.renewable() if x.session is None]
     workspace.carried.add(unbound)
-    text = agents.introduction(
+    text = introduction(
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=warnings
     )
     return Reply(context=text)
@@ -304,10 +335,10 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
     if due:
         postpone_check(private, name, at=_beat(event, context, system))
         messages += context.workspace.guard.lost()
-    return Reply(context="\n".join(agents.one_line(text) for text in messages[:MAX_MESSAGES]))
+    return Reply(context="\n".join(one_line(text) for text in messages[:MAX_MESSAGES]))
 
 
-def _beat(event: AgentEvent, context: wiring.AgentContext, system: _System) -> float:
+def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
     """Start a heartbeat if one is due; return the time of the next check, in epoch seconds."""
     service, now = context.workspace.guard, system.now()
     service.refresh(context.family)
@@ -316,8 +347,8 @@ def _beat(event: AgentEvent, context: wiring.AgentContext, system: _System) -> f
         words = ["agent", event.by, RENEW, *sorted(context.family)]
         system.start(words, cwd=event.cwd or ".")
         # The heartbeat tells nobody whether it changed anything: the next event looks again soon.
-        return now + guard.retry_interval(lease for _, lease in renewable)
-    return min((now + CHECK_INTERVAL, *(guard.renew_at(lease) / MS for _, lease in renewable)))
+        return now + retry_interval(lease for _, lease in renewable)
+    return min((now + CHECK_INTERVAL, *(renew_at(lease) / MS for _, lease in renewable)))
 
 
 def _end(event: AgentEvent, system: _System) -> None:
@@ -330,12 +361,12 @@ def _end(event: AgentEvent, system: _System) -> None:
         # After /clear the host goes on with a new number: the session waits for whoever continues
         # it.
         if event.kind is EventKind.SESSION_END and event.reason in CONTINUING:
-            number = wiring.end_conversation(context, event.by, event.session_id, now=system.now())
+            number = end_conversation(context, event.by, event.session_id, now=system.now())
             words = ["agent", event.by, END_LATER, context.session, number]
         system.start(words, cwd=event.cwd or ".")
 
 
-def _now(context: wiring.AgentContext) -> datetime:
+def _now(context: AgentContext) -> datetime:
     return moment_of(context.workspace.ledger.clock.now().wall_ms)
 
 
@@ -371,7 +402,7 @@ def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> b
 # --- edits: the files that they touch, and what others hold of them ----------------------------
 
 
-def _touched(workspace: wiring.Workspace, cwd: str, paths: Iterable[str]) -> list[guard.Touched]:
+def _touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
     """Return the files inside the repository, each with the tasks defined in it."""
     top = workspace.repository.toplevel
     if top is None:
@@ -381,7 +412,7 @@ def _touched(workspace: wiring.Workspace, cwd: str, paths: Iterable[str]) -> lis
     for path in paths:
         files |= dict.fromkeys(_inside(root, cwd, path))
     tasks = _tasks(workspace, files)
-    return [guard.Touched(path, tasks.get(path, frozenset())) for path in files]
+    return [Touched(path, tasks.get(path, frozenset())) for path in files]
 
 
 def _inside(root: str, cwd: str, path: str) -> list[str]:
@@ -394,7 +425,7 @@ def _inside(root: str, cwd: str, path: str) -> list[str]:
     return [p for p in inside if p.split(os.sep)[0] != ".git"]
 
 
-def _tasks(workspace: wiring.Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
+def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
     endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
     wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
     names: dict[str, frozenset[str]] = {}
@@ -404,16 +435,14 @@ def _tasks(workspace: wiring.Workspace, paths: Iterable[str]) -> dict[str, froze
     known = workspace.ledger.edges.files.read()
     for task in known.tasks:
         if task.file in wanted:
-            names[task.file] = frozenset((core.fold(task.resource.text),))
+            names[task.file] = frozenset((fold(task.resource.text),))
     for problem in known.problems:
         if problem.file in wanted:
             names[problem.file] = problem.keys
     return names
 
 
-def _split(
-    context: wiring.AgentContext, guarded: guard.GuardReport
-) -> tuple[list[agents.Blocked], list[agents.Blocked]]:
+def _split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
     """Return the blocking and the other findings, without leases of the agent's own family."""
     actor, family = context.workspace.identity.actor, {None, *context.family}
     findings = [
@@ -422,17 +451,15 @@ def _split(
         if not (x.lease.same_holder(actor) and x.lease.session in family)
     ]
     mode = context.workspace.settings.guard_mode
-    blocks = [f for f in findings if f.severity is guard.Severity.BLOCK and mode == "block"]
+    blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
     return _with_views(guarded, blocks), _with_views(guarded, rest)
 
 
-def _with_views(
-    guarded: guard.GuardReport, findings: Sequence[guard.GuardFinding]
-) -> list[agents.Blocked]:
+def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
     views = guarded.views
     return [
-        agents.Blocked(path=f.path, view=views[f.lease.lease_id])
+        Blocked(path=f.path, view=views[f.lease.lease_id])
         for f in findings
         if f.lease.lease_id in views
     ]
@@ -441,7 +468,7 @@ def _with_views(
 # --- work trees shared by several sessions: none discards others' work -------------------------
 
 
-def context_of(event: AgentEvent, opener: Opener) -> wiring.AgentContext | None:
+def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
     """Open the repository of an event; None if it does not use gitlease."""
     cwd = event.cwd or "."
     return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
@@ -454,15 +481,13 @@ def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
     # If its own folder is gone, as with a removed work tree, that is the host's project, else the
     # clones in which the session was seen.
     if not places:
-        places = [
-            x for x in wiring.projects() if os.path.isdir(x) and find_common_dir(x) is not None
-        ][:1]
+        places = [x for x in projects() if os.path.isdir(x) and find_common_dir(x) is not None][:1]
         # Of a clone's main work tree, or of one without.
-        known = (x.removesuffix(f"{os.sep}.git") for x in guard.clones_of(_key(event)))
+        known = (x.removesuffix(f"{os.sep}.git") for x in clones_of(_key(event)))
         commons = {find_common_dir(x) for x in places}
         places += [x for x in known if find_common_dir(x) not in commons]
     if event.kind is EventKind.SESSION_END:
-        guard.forget_clones(_key(event))
+        forget_clones(_key(event))
     return [replace(event, cwd=place) for place in places]
 
 
@@ -476,18 +501,18 @@ def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
         return
     common = notes.common_dir_of(git_dir)
     if event.kind is EventKind.SESSION_END:
-        guard.presence.leave(common, _key(event))
+        presence.leave(common, _key(event))
         return
     # A resumed session has a new process: its note is written anew.
     fresh = event.kind is EventKind.SESSION_START
     if not fresh and not notes.has_traces(common):
         return
-    if not fresh and guard.presence.touch(git_dir, _key(event), now=now):
+    if not fresh and presence.touch(git_dir, _key(event), now=now):
         return
     context = context_of(replace(event, agent_id=""), opener)
     if context is not None:
         actor = context.workspace.identity.actor
-        guard.note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
+        note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
 
 
 def begin_session(event: AgentEvent, now: float) -> None:
@@ -495,18 +520,18 @@ def begin_session(event: AgentEvent, now: float) -> None:
     common = find_common_dir(event.cwd or ".")
     if common is not None and event.session_id and has_traces(common):
         clears = event.reason == "clear"
-        wiring.begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
+        begin_conversation(common, event.by, event.session_id, clears=clears, now=now)
 
 
 def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
     """Refuse a command that discards the work of other sessions in the same work tree."""
     here = os.path.abspath(event.cwd or ".")
-    for discard in guard.discards.discards(event.command, here):
+    for discard in discards.discards(event.command, here):
         # The folder need not exist: an earlier part of the command may make it.
         around = find_work_tree(os.path.join(discard.folder, "any"))
         folders = [around] if around is not None else []
         if discard.deletes:
-            folders += guard.work_trees_below(discard.folder, here)
+            folders += work_trees_below(discard.folder, here)
         for folder in folders:
             reply = _discarding(event, discard, folder, opener, now)
             if reply is not None:
@@ -515,24 +540,24 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
 
 
 def _discarding(
-    event: AgentEvent, discard: guard.Discard, folder: str, opener: Opener, now: float
+    event: AgentEvent, discard: Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
     if git_dir is None:
         return None
-    git_dirs = guard.git_dirs_of(common_dir_of(git_dir)) if discard.stash else [git_dir]
+    git_dirs = git_dirs_of(common_dir_of(git_dir)) if discard.stash else [git_dir]
     # Before the repository is opened, which takes most of the time: usually nobody else is there.
-    if guard.is_alone(git_dirs, _key(event)):
+    if is_alone(git_dirs, _key(event)):
         return None
     context = context_of(replace(event, cwd=folder), opener)
     if context is None or (mode := context.workspace.settings.guard_mode) == "off":
         return None
     # A name that another work tree gives its sessions is not the caller's.
     if git_dir != find_git_dir(event.cwd or "."):
-        family = frozenset(x for x in context.family if not x.startswith(guard.BY_PLACE))
+        family = frozenset(x for x in context.family if not x.startswith(BY_PLACE))
         context = replace(context, family=family)
-    others = guard.shared_with(
+    others = shared_with(
         context.workspace.repository,
         context.family,
         now=now,
@@ -541,8 +566,8 @@ def _discarding(
     )
     if others is None:
         return None
-    moment, words = moment_of(int(now * MS)), agents.one_line(discard.words)
-    lines = agents.shared_tree(words, others, moment, stash=discard.stash)
+    moment, words = moment_of(int(now * MS)), one_line(discard.words)
+    lines = shared_tree(words, others, moment, stash=discard.stash)
     text = "\n".join(lines)
     return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
 

@@ -1,5 +1,1 @@
 """The board: tasks and leases as they stand now, on a terminal, on a page, and as a file."""
-
-from gitlease import exports
-
-__getattr__ = exports(__name__)

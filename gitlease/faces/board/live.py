@@ -13,7 +13,6 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gitlease import wiring
 from gitlease.core.errors import Unavailable
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
@@ -31,6 +30,7 @@ from gitlease.faces.board.text import (
 from gitlease.runs.child import handling, stop_like
 from gitlease.verbs.board import BoardView, make_board
 from gitlease.verbs.table import INTERRUPTED
+from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ class RemoteWatch:
     ``head`` is the first state read, ``error`` a permanent failure.
     """
 
-    def __init__(self, workspace: wiring.Workspace, wake: Callable[[], None]) -> None:
+    def __init__(self, workspace: Workspace, wake: Callable[[], None]) -> None:
         self._workspace, self._wake = workspace, wake
         self._stopped = threading.Event()
         self._first: Unavailable | None = None
@@ -99,7 +99,7 @@ class RemoteWatch:
 class LiveBoard:
     """A board on a terminal, until a signal ends it. It takes no keys."""
 
-    def __init__(self, workspace: wiring.Workspace, console: Console, *, follow: bool) -> None:
+    def __init__(self, workspace: Workspace, console: Console, *, follow: bool) -> None:
         self._ledger, self._console = workspace.ledger, console
         self._workspace, self._follow = workspace, follow
         self._live: Live | None = None

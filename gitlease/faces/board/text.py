@@ -15,7 +15,7 @@ from gitlease.core.moves.operations import Event
 from gitlease.core.resources import Resource, fold
 from gitlease.engine.ledger_session import LedgerSession, LedgerView
 from gitlease.engine.stepping import history_of
-from gitlease.faces import cli
+from gitlease.faces.cli.output import shortened
 from gitlease.verbs.board import BoardRow, BoardView, NewsItem, Section, plain
 from gitlease.verbs.sentences import setback
 
@@ -348,7 +348,7 @@ def _bar(row: BoardRow, now: int, size: int) -> str:
 
 
 def _middle(text: str, width: int) -> str:
-    return cli.shortened(text, width - 1) if width else text
+    return shortened(text, width - 1) if width else text
 
 
 def _fitted(line: str, width: int, *, style: str = "") -> Text:

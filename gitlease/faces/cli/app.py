@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click import Option
 
-from gitlease import __version__, verbs, wiring
+from gitlease import __version__
 from gitlease.core.errors import GitleaseError, Hint, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces import cli
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real, tell
 from gitlease.verbs.table import (
@@ -347,7 +346,9 @@ def run_verb(declared: DeclaredVerb, call: Call, **given: Any) -> int:
     """Carry out a verb, and print its answer."""
     result = result_of(declared, call, given)
     if declared.name == "watch":
-        cli.print_events(call, result, command=given["command"])
+        from gitlease.faces.cli.board import print_events
+
+        print_events(call, result, command=given["command"])
         return 0
     return call.respond(result)
 
@@ -384,11 +385,15 @@ def _complete_queue(call: Call, values: Mapping[str, Any], result: Result) -> Re
     """Add what helps if there are no tasks: init, if it has a proposal, and a warning."""
     if values.get("mine") or result.value.entries:
         return result
-    proposed = wiring.proposed_settings(call.workspace, [])
+    from gitlease.wiring.workspace import proposed_settings
+
+    proposed = proposed_settings(call.workspace, [])
     if proposed is None:
         return result
     init = Hint("init", {}, "see settings that fit the files here")
-    warnings = (*result.warnings, *verbs.headed(proposed.headed))
+    from gitlease.verbs.settings import headed
+
+    warnings = (*result.warnings, *headed(proposed.headed))
     return replace(result, warnings=warnings, then=(init,) if proposed.fits else ())
 
 

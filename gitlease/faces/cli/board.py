@@ -14,16 +14,20 @@ from typing import Any
 import click
 from click import Option
 
-from gitlease import runs, verbs, wiring
 from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces import board
+from gitlease.faces.board.live import LiveBoard
+from gitlease.faces.board.page import exported
+from gitlease.faces.board.text import board_lines, head_lines, news_lines, said_in
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import command, result_of
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.serve import HOST, PORT, PORTS, read_host
+from gitlease.runs.child import check_executable, is_talked_to, run_with_input
 from gitlease.verbs import sentences, wire
+from gitlease.verbs.board import BoardView
 from gitlease.verbs.table import Called, DeclaredVerb, Result, Whole
+from gitlease.wiring.gateway import open_tokens
 
 FORMS = ("md", "svg", "html")
 PATIENCE = 5.0  # seconds for the gateway to answer
@@ -63,23 +67,23 @@ def _board(
     return call.respond(result, lambda: _show(result.value, form, cached=cached))
 
 
-def _show(view: verbs.BoardView, form: str | None, *, cached: bool) -> None:
+def _show(view: BoardView, form: str | None, *, cached: bool) -> None:
     if form is not None:
-        print(board.exported(view, form), end="")
+        print(exported(view, form), end="")
         return
     width, console = output.columns(), output.console()
     state = "from what this clone knows" if cached else "now"
     # The warnings come with the answer.
     without = replace(view, warnings=())
-    lines = [*board.head_lines(without, width, state=state), *board.board_lines(view, width)]
-    lines += board.news_lines(view.news, width)
-    for text in board.said_in(lines, console.encoding):
+    lines = [*head_lines(without, width, state=state), *board_lines(view, width)]
+    lines += news_lines(view.news, width)
+    for text in said_in(lines, console.encoding):
         console.print(text, soft_wrap=True)
 
 
 def _live(call: Call, *, cached: bool) -> None:
     console = output.console()
-    if not runs.is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
+    if not is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
         hint = call.typed("board", once=True)
         raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
@@ -87,7 +91,7 @@ def _live(call: Call, *, cached: bool) -> None:
     # The program starts without the collector of garbage; this may last for days.
     gc.enable()
     call.called = Called(verb="board")
-    board.LiveBoard(call.workspace, console, follow=not cached).run()
+    LiveBoard(call.workspace, console, follow=not cached).run()
 
 
 def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
@@ -100,7 +104,7 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
     path = f"/repos/{repo}/board" if repo else "/board"
     shown = f"[{host}]" if ":" in host else host
     holder, now = call.workspace.actor.holder, time.time_ns() // 1_000_000
-    tokens = wiring.open_tokens(call.directory)
+    tokens = open_tokens(call.directory)
     secret = tokens.link(holder, now)
     link = f"{path}?link={secret}"
     try:
@@ -174,13 +178,13 @@ def print_events(call: Call, result: Result, *, command: str | None = None, **_v
 def _handler(command: str) -> Callable[[str], None]:
     try:
         words = tuple(shlex.split(command))
-        runs.check_executable(words[0] if words else "")
+        check_executable(words[0] if words else "")
     except (ValueError, Invalid, NotFound) as error:
         raise UsageError(f"--exec {command!r} cannot be run: {error}") from None
 
     def run(text: str) -> None:
         sys.stdout.flush()
-        status = runs.run_with_input(words, text)
+        status = run_with_input(words, text)
         if status:
             output.aside(f"warning: {words[0]} ended with {status}")
 

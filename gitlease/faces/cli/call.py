@@ -12,15 +12,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease import core, engine, guard, runs, settings, wiring
-from gitlease.core.errors import GitleaseError, Hint, LeaseHeld, NotFound, around, command_words
+from gitlease.core.errors import (
+    GitleaseError,
+    Hint,
+    LeaseHeld,
+    NotFound,
+    Unavailable,
+    UnknownOutcome,
+    around,
+    command_words,
+)
 from gitlease.core.instant import format_duration, moment_of
+from gitlease.core.lease import LeaseView
 from gitlease.core.resources import LOCAL_LAYER, Resource, word_anywhere
-from gitlease.faces import cli
 from gitlease.faces.cli import output
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import advice_after, steps_after
@@ -38,7 +46,16 @@ from gitlease.verbs.table import (
     find_verb,
 )
 
-Opener = Callable[..., "wiring.Workspace"]
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
+    from gitlease.engine.ledger_session import LedgerView
+    from gitlease.faces.cli.running import PoolReporter
+    from gitlease.runs.pool import Job, PoolEvent
+    from gitlease.runs.records import RunRecord
+    from gitlease.wiring.workspace import Found, Repository, Workspace
+
+
+Opener = Callable[..., "Workspace"]
 # Verbs that live longer than one command, or handle many objects of the ledger.
 LONG = frozenset({"board", "check", "log", "verify", "watch", "work"})
 SENT = ("nothing was sent", "the command may have taken effect")
@@ -58,9 +75,11 @@ def _show(parts: Iterable[str | Table | Details]) -> None:
             output.table(part.headings, part.rows, styles=part.styles, otherwise=part.otherwise)
 
 
-def open_real(directory: str, **options: Any) -> wiring.Workspace:
+def open_real(directory: str, **options: Any) -> Workspace:
     """Open the repository that ``directory`` lies in."""
-    return wiring.open_workspace(directory, **options)
+    from gitlease.wiring.workspace import open_workspace
+
+    return open_workspace(directory, **options)
 
 
 class Call(DoorOfClone):
@@ -75,13 +94,13 @@ class Call(DoorOfClone):
     no_session: bool = False
     called = Called()
     """The verb of the table that is carried out, if it is one."""
-    reporter: cli.PoolReporter | None = None
+    reporter: PoolReporter | None = None
     """Prints the events of a pool."""
     sure: bool = False
     """No question is to be asked."""
     anonymous: bool = False
     """The verb only reads, which needs no ``user.email``."""
-    _opened: wiring.Workspace | None = None
+    _opened: Workspace | None = None
     _blocker = ""
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
@@ -98,13 +117,15 @@ class Call(DoorOfClone):
     # --- the question --------------------------------------------------------------------------
 
     @property
-    def workspace(self) -> wiring.Workspace:
+    def workspace(self) -> Workspace:
         """The repository with its services, opened at first use."""
         return self.opened()
 
-    def opened(self, **options: Any) -> wiring.Workspace:
+    def opened(self, **options: Any) -> Workspace:
         """Return the workspace; ``options`` of ``open_workspace`` count if it is not open yet."""
         if self._opened is None:
+            from gitlease.wiring.words import issue_pages
+
             if self.anonymous:
                 options["anonymous"] = True
             self._opened = self.opener(
@@ -119,13 +140,13 @@ class Call(DoorOfClone):
             )
             opened = self._opened
             self.warnings += opened.settings.warnings
-            output.FORM.pages = cache(lambda: wiring.issue_pages(opened))
+            output.FORM.pages = cache(lambda: issue_pages(opened))
         return self._opened
 
-    def open_at(self, folder: str) -> wiring.Workspace:
+    def open_at(self, folder: str) -> Workspace:
         return self.opener(folder, layer=self.layer, local=self.local, remote=self.remote)
 
-    def open_as(self, change: Callable[[wiring.Workspace], wiring.Workspace]) -> None:
+    def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
         """Change the workspace when it is opened, for example to another session."""
         opener = self.opener
         self.opener = lambda directory, **options: change(opener(directory, **options))
@@ -144,8 +165,10 @@ class Call(DoorOfClone):
 
     def resource(self, word: str) -> Resource:
         """Return the resource that a word means here; warn if a name is a file as well."""
-        resource = wiring.resource_here(self.workspace, word)
-        file = None if resource.is_path else wiring.file_called(self.workspace.repository, word)
+        from gitlease.wiring.words import file_called, resource_here
+
+        resource = resource_here(self.workspace, word)
+        file = None if resource.is_path else file_called(self.workspace.repository, word)
         if file is not None:
             self.warnings.append(f"{word} is a name here; for the {file.kind}, write {file.word}")
         self._speak_for([resource])
@@ -155,23 +178,31 @@ class Call(DoorOfClone):
         """Return resources; a claim refuses, later, a name that may be meant as a file."""
         if not claiming:
             return [*map(self.resource, words)]
-        wanted = [wiring.resource_here(self.workspace, word) for word in words]
+        from gitlease.wiring.words import resource_here
+
+        wanted = [resource_here(self.workspace, word) for word in words]
         self._speak_for(wanted)
         return wanted
 
     def _speak_for(self, resources: Sequence[Resource]) -> None:
         """Go on in the session of an agent's tool server if that has these leases."""
         if self.workspace.identity.below_agent:
-            self._opened = wiring.in_session_of_server(self.workspace, resources)
+            from gitlease.wiring.agents import in_session_of_server
+
+            self._opened = in_session_of_server(self.workspace, resources)
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
         """Return the paths that a lease also covers."""
-        return [wiring.path_here(self.workspace.repository, word) for word in words]
+        from gitlease.wiring.words import path_here
+
+        return [path_here(self.workspace.repository, word) for word in words]
 
     def check_claim(
         self, wanted: Sequence[Resource], covered: Sequence[Resource], *, any_name: bool
     ) -> Sequence[str]:
-        self.warnings += wiring.check_claim(self.workspace, wanted, covered, any_name=any_name)
+        from gitlease.wiring.words import check_claim
+
+        self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
         # Kept above, for a refusal as well.
         return ()
 
@@ -192,11 +223,11 @@ class Call(DoorOfClone):
 
     def workspace_by(
         self,
-        committed: Mapping[str, wiring.Found] | None,
-        repository: wiring.Repository,
+        committed: Mapping[str, Found] | None,
+        repository: Repository,
         *,
         anonymous: bool,
-    ) -> wiring.Workspace:
+    ) -> Workspace:
         return self.opened(committed=committed, repository=repository, anonymous=anonymous)
 
     @property
@@ -211,10 +242,12 @@ class Call(DoorOfClone):
 
     def check_names(self, resources: Sequence[Resource]) -> None:
         """Raise NotFound for a mistyped layer or name."""
-        self.check_layer(self.ledger.look)
-        engine.check_known(self.ledger, resources)
+        from gitlease.engine.stepping import check_known
 
-    def check_layer(self, look: Callable[[], engine.LedgerView | None]) -> None:
+        self.check_layer(self.ledger.look)
+        check_known(self.ledger, resources)
+
+    def check_layer(self, look: Callable[[], LedgerView | None]) -> None:
         """Raise NotFound for a ``--layer`` without a ledger: it is probably mistyped."""
         if self.layer is None or ((seen := look()) is not None and seen.head.ledger is not None):
             return
@@ -257,11 +290,11 @@ class Call(DoorOfClone):
                     output.aside(text)
                 sys.stderr.flush()
 
-    def on_job(self, event: runs.PoolEvent) -> None:
+    def on_job(self, event: PoolEvent) -> None:
         if self.reporter is not None:
             self.reporter.report(event)
 
-    def pause(self, seconds: float, running: Sequence[runs.Job], pool: runs.RunRecord) -> None:
+    def pause(self, seconds: float, running: Sequence[Job], pool: RunRecord) -> None:
         if self.reporter is not None:
             self.reporter.draw(running, pool)
         super().pause(seconds, running, pool)
@@ -276,24 +309,30 @@ class Call(DoorOfClone):
     def on_trouble(self, error: GitleaseError) -> None:
         output.aside(f"{error.message}; still trying")
 
-    def granted(self, answer: engine.Answer) -> Sequence[str]:
+    def granted(self, answer: Answer) -> Sequence[str]:
         """Warn of leases that end before the next heartbeat, and of hooks that do not run."""
         return (*self._short_ttl(answer), *self.dead_hooks())
 
     def dead_hooks(self) -> list[str]:
         """Return warnings if another folder of hooks has replaced the one that has ours."""
-        status, install = self.typed("hooks", "status"), self.typed("hooks", "install")
-        return [f"{text} (see {status}, {install})" for text in wiring.dead_hooks(self.workspace)]
+        from gitlease.wiring.words import dead_hooks
 
-    def _short_ttl(self, answer: engine.Answer) -> Sequence[str]:
+        status, install = self.typed("hooks", "status"), self.typed("hooks", "install")
+        return [f"{text} (see {status}, {install})" for text in dead_hooks(self.workspace)]
+
+    def _short_ttl(self, answer: Answer) -> Sequence[str]:
+        from gitlease.settings.identity import AGENTS
+
         session = self.workspace.actor.session or ""
         # Others' sessions are not kept alive by a host's hooks, and have heartbeats of their own.
-        if session.partition(":")[0] not in settings.AGENTS:
+        if session.partition(":")[0] not in AGENTS:
             return ()
-        least = min((view.ttl_seconds for view in answer.leases), default=guard.SHORTEST_KEPT)
-        if least >= guard.SHORTEST_KEPT:
+        from gitlease.guard.service import SHORTEST_KEPT
+
+        least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
+        if least >= SHORTEST_KEPT:
             return ()
-        short, kept = format_duration(least), format_duration(guard.SHORTEST_KEPT)
+        short, kept = format_duration(least), format_duration(SHORTEST_KEPT)
         return (
             f"a lease of {short} may expire between two tool calls: the heartbeat of session "
             f"{session} keeps leases of {kept} or more alive",
@@ -342,13 +381,17 @@ class Call(DoorOfClone):
         remote = self.remote
         if remote is not None:
             # A space ends a URL in running text, but not in a quoted word.
+            from gitlease.wiring.workspace import without_secrets
+
             remote = remote.replace(" ", "%20") if "://" in remote else remote
-            remote = wiring.without_secrets(remote)
+            remote = without_secrets(remote)
         folder = self.directory or None
         chosen = dict[str, object](C=folder, layer=self.layer, remote=remote, local=self.local)
         if self.session or self.no_session:
             # Not every verb takes one, and what is printed must work as it is typed.
-            app = cli.application()
+            from gitlease.faces.cli.app import application
+
+            app = application()
             typed = app.get_command(click.Context(app), verb.split()[0])
             if typed is not None and any(x.name == "session" for x in typed.params):
                 chosen |= {"session": self.session, "no_session": self.no_session}
@@ -402,7 +445,7 @@ class Call(DoorOfClone):
             return str(resource)
         return word_anywhere(str(resource), root=place.toplevel)
 
-    def note_carried(self, views: Iterable[core.LeaseView]) -> None:
+    def note_carried(self, views: Iterable[LeaseView]) -> None:
         """Record which of the person's own leases this session uses or was shown."""
         unbound = [x.lease_id for x in views if x.mine and not x.session]
         if unbound and self.workspace.actor.session is not None:
@@ -424,22 +467,26 @@ class Call(DoorOfClone):
         subject = os.fsdecode(error.filename or "the answer could not be written")
         # A full disk must not look as if nothing had been claimed.
         with contextlib.suppress(OSError, ValueError):
-            output.aside(f"{subject}: {error.strerror}; {SENT[engine.may_have_sent()]}")
+            from gitlease.engine.ports import may_have_sent
+
+            output.aside(f"{subject}: {error.strerror}; {SENT[may_have_sent()]}")
         return exit_of(INTERNAL)
 
     def report_signal(self, status: int) -> int:
         """Answer in JSON that a signal ended the command; a watch has no other end."""
         if self.json and self.command != "watch":
+            from gitlease.engine.ports import may_have_sent
+
             self.called = Called()  # which no hint repeats
-            kind = core.UnknownOutcome if engine.may_have_sent() else core.Unavailable
-            error = kind(f"interrupted: {SENT[engine.may_have_sent()]}")
+            kind = UnknownOutcome if may_have_sent() else Unavailable
+            error = kind(f"interrupted: {SENT[may_have_sent()]}")
             # The reader of a pipe is often interrupted along with it.
             with contextlib.suppress(OSError, ValueError):
                 _print_refusal(self, error, None, status)
         return status
 
 
-def _skew_warnings(views: Iterable[core.LeaseView]) -> tuple[str, ...]:
+def _skew_warnings(views: Iterable[LeaseView]) -> tuple[str, ...]:
     """Return warnings about leases with times in the future."""
     clocks = [(v.resource, sentences.whose(v)) for v in views if v.skewed]
     return tuple(
@@ -453,8 +500,10 @@ def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None
     status, is_run = exit_of(error.code), call.command == "run"
     if is_run or call.command == "dispatch":
         # A run passes on its command's exit status, so its own refusals have others.
-        of_run = runs.exit_of_refusal(error)
-        status = of_run if is_run or of_run in runs.UNSTARTED else status
+        from gitlease.runs.supervisor import UNSTARTED, exit_of_refusal
+
+        of_run = exit_of_refusal(error)
+        status = of_run if is_run or of_run in UNSTARTED else status
     # Its output goes to standard error, which may be closed.
     with contextlib.suppress(*((OSError, ValueError) if is_run else ())):
         _print_refusal(call, error, body, status)

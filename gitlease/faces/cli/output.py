@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gitlease import engine
 from gitlease.core.errors import clean
 
 if TYPE_CHECKING:
@@ -365,9 +364,11 @@ def progress() -> Iterator[None]:
 
 def report_steps(is_over: Callable[[float], bool], say: Callable[[str, str], None]) -> None:
     """Print each step that lasts longer than a tick, once, until ``is_over``."""
+    from gitlease.engine.ports import at_present
+
     last, printed = None, None
     while not is_over(TICK):
-        now = engine.at_present()
+        now = at_present()
         # The same step as a second ago: short ones are never named.
         if now is not None and now == last != printed:
             say(f"{now} …", DIM)

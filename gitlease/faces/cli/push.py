@@ -7,17 +7,18 @@ from typing import Any
 
 import click
 
-from gitlease import push, wiring
 from gitlease.core.errors import GitleaseError, UsageError, hint
 from gitlease.core.frozen import replace
 from gitlease.core.work import WorkRef
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import flag, option, verb
 from gitlease.faces.cli.call import Call, tell
+from gitlease.push.fenced_push import PushAnswer
 from gitlease.push.plan import elsewhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.push_options import override_reason, push_request
 from gitlease.verbs.table import LEASE_EXITS, Result, find_verb
+from gitlease.wiring.push import open_push
 
 EXITS = (1, 2, 3, *(x for x in LEASE_EXITS if x > 3))
 REFUSED = {
@@ -140,7 +141,7 @@ def push_verb(
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
-    fenced, required = wiring.open_push(call.workspace), call.resources(require)
+    fenced, required = open_push(call.workspace), call.resources(require)
     reason = override_reason(override)
     try:
         answer = fenced.push(
@@ -190,7 +191,7 @@ def _land(
     return call.respond(replace(result, lines=tuple) if quiet else result)
 
 
-def _lines(answer: push.PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:
+def _lines(answer: PushAnswer, call: Call, *, verbose: bool) -> Iterable[str]:
     now = call.now()
     if answer.status == "up_to_date":
         yield "everything is up to date"

@@ -11,8 +11,12 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 
-from gitlease import core, guard, push, verbs, wiring
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseLost, NotARepository, clean
+from gitlease.core.instant import moment_of
+from gitlease.core.resources import layer_words
+from gitlease.guard.hooks import HookDecision
+from gitlease.guard.rules import Severity
+from gitlease.wiring.hooks import HookContext, open_hooks, probe_answer
 
 BLOCKED = 1
 FORMER = "reference-transaction"  # the shims of earlier versions still call it
@@ -21,7 +25,7 @@ SHOWN = 10  # findings that are listed
 MAX_INPUT = 8 * 1024 * 1024  # bytes of a hook's standard input
 
 
-def run_hook(argv: Sequence[str], opener: Callable[[], wiring.HookContext] | None = None) -> int:
+def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = None) -> int:
     """Run one hook and return its exit status: 1 if git must stop, else 0."""
     name, args = (argv[0], list(argv[1:])) if argv else ("", [])
     if name == FORMER:
@@ -32,12 +36,12 @@ def run_hook(argv: Sequence[str], opener: Callable[[], wiring.HookContext] | Non
         return USAGE
     context, failure = None, NOT_CHECKED.get(name, "not done")
     try:
-        if answer := wiring.probe_answer(name, os.path.abspath(sys.argv[0])):
+        if answer := probe_answer(name, os.path.abspath(sys.argv[0])):
             if sys.stderr is not None:
                 print(answer, file=sys.stderr, flush=True)
             # So that a user's script with our lines stops there.
             return BLOCKED
-        context = (opener or wiring.open_hooks)()
+        context = (opener or open_hooks)()
         # For hook managers, which bypass our shim.
         if context.environ.get("GITLEASE_SKIP"):
             return 0
@@ -58,12 +62,12 @@ def run_hook(argv: Sequence[str], opener: Callable[[], wiring.HookContext] | Non
     return status
 
 
-def _is_hidden(context: wiring.HookContext, name: str) -> bool:
+def _is_hidden(context: HookContext, name: str) -> bool:
     # The pre-commit framework hides the output of hooks that neither fail nor check something.
     return name not in NOT_CHECKED and context.environ.get("PRE_COMMIT") == "1"
 
 
-def _say_or_leave(context: wiring.HookContext | None, name: str, texts: Sequence[str]) -> None:
+def _say_or_leave(context: HookContext | None, name: str, texts: Sequence[str]) -> None:
     if context is not None and _is_hidden(context, name):
         context.inbox.leave(texts)
         return
@@ -71,7 +75,7 @@ def _say_or_leave(context: wiring.HookContext | None, name: str, texts: Sequence
         say(text)
 
 
-def pre_commit(context: wiring.HookContext, args: Sequence[str]) -> int:
+def pre_commit(context: HookContext, args: Sequence[str]) -> int:
     """Block a commit of files that others hold, and claim the tasks that it starts."""
     report_inbox(context)
     decision = context.hooks.pre_commit()
@@ -79,7 +83,7 @@ def pre_commit(context: wiring.HookContext, args: Sequence[str]) -> int:
     return BLOCKED if decision.blocked else 0
 
 
-def prepare_commit_msg(context: wiring.HookContext, args: Sequence[str]) -> int:
+def prepare_commit_msg(context: HookContext, args: Sequence[str]) -> int:
     """Add the leases that cover the commit to its message."""
     if args:
         # The pre-commit framework passes git's arguments in these variables only.
@@ -94,19 +98,21 @@ def prepare_commit_msg(context: wiring.HookContext, args: Sequence[str]) -> int:
     return 0
 
 
-def commit_msg(context: wiring.HookContext, args: Sequence[str]) -> int:
+def commit_msg(context: HookContext, args: Sequence[str]) -> int:
     """Make git treat a message with only our trailers as empty."""
     if args:
         context.hooks.end_message(args[0])
     return 0
 
 
-def pre_push(context: wiring.HookContext, args: Sequence[str]) -> int:
+def pre_push(context: HookContext, args: Sequence[str]) -> int:
     """Check the pushed commits with the remote's current ledger."""
+    from gitlease.push.plan import JUDGED
+
     report_inbox(context)
     remote = args[0] if args else ""
     # Already judged by `gitlease push`.
-    if remote and context.environ.get(push.JUDGED) == remote:
+    if remote and context.environ.get(JUDGED) == remote:
         return 0
     decision = context.hooks.pre_push(_stdin_lines(), remote)
     report(context, decision, "push")
@@ -125,13 +131,13 @@ def _stdin_lines() -> list[str]:
         raise Invalid(f"cannot read git's list of refs from standard input: {error}") from None
 
 
-def post(context: wiring.HookContext, args: Sequence[str]) -> int:
+def post(context: HookContext, args: Sequence[str]) -> int:
     """Renew due leases in the background."""
     _renew(context)
     return 0
 
 
-def post_merge(context: wiring.HookContext, args: Sequence[str]) -> int:
+def post_merge(context: HookContext, args: Sequence[str]) -> int:
     """Complete leases of what a merge or a pull brought, in the background."""
     # A heartbeat does so, too.
     if not _renew(context):
@@ -139,19 +145,19 @@ def post_merge(context: wiring.HookContext, args: Sequence[str]) -> int:
     return 0
 
 
-def post_rewrite(context: wiring.HookContext, args: Sequence[str]) -> int:
+def post_rewrite(context: HookContext, args: Sequence[str]) -> int:
     """Do so after a rebase, which may be that of a pull; an amended commit brings nothing."""
     return (post_merge if args[:1] == ["rebase"] else post)(context, args)
 
 
-def _renew(context: wiring.HookContext) -> bool:
+def _renew(context: HookContext) -> bool:
     if not _is_hidden(context, "post-commit"):
         report_inbox(context)
     context.guard.refresh()
     return context.start_beat()
 
 
-def landed(context: wiring.HookContext, args: Sequence[str]) -> int:
+def landed(context: HookContext, args: Sequence[str]) -> int:
     """Complete leases of landed tasks, after the push of the process ``PID STARTED`` if given."""
     if len(args) == 2 and args[0].isdecimal():
         context.wait_for_end(int(args[0]), args[1])
@@ -160,20 +166,20 @@ def landed(context: wiring.HookContext, args: Sequence[str]) -> int:
     return 0
 
 
-def beat(context: wiring.HookContext, args: Sequence[str]) -> int:
+def beat(context: HookContext, args: Sequence[str]) -> int:
     """Renew due leases in the process started by ``post``, and leave messages in the inbox."""
     context.beat()
     context.inbox.leave(context.guard.lost())
     return 0
 
 
-def report_inbox(context: wiring.HookContext) -> None:
+def report_inbox(context: HookContext) -> None:
     """Print the messages that background work left in the inbox."""
     for text in context.inbox.take():
         say(text)
 
 
-HOOKS: dict[str, Callable[[wiring.HookContext, Sequence[str]], int]] = {
+HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "pre-commit": pre_commit,
     "pre-merge-commit": pre_commit,
     "prepare-commit-msg": prepare_commit_msg,
@@ -184,7 +190,7 @@ HOOKS: dict[str, Callable[[wiring.HookContext, Sequence[str]], int]] = {
     "post-rewrite": post_rewrite,
     "pre-push": pre_push,
 }
-IN_BACKGROUND: dict[str, Callable[[wiring.HookContext, Sequence[str]], int]] = {
+IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "beat": beat,
     "landed": landed,
 }
@@ -203,19 +209,21 @@ def say(text: str) -> None:
         print("gitlease: " + clean(text).replace("\n", " "), file=sys.stderr, flush=True)
 
 
-def report(context: wiring.HookContext, decision: guard.HookDecision, event: str) -> None:
+def report(context: HookContext, decision: HookDecision, event: str) -> None:
     """Print all findings with holder, place, time and reason, but never a way around them."""
-    now = core.moment_of(context.clock.now().wall_ms)
+    from gitlease.verbs import sentences
+
+    now = moment_of(context.clock.now().wall_ms)
     findings, views = decision.report.findings, decision.report.views
     for finding in findings[:SHOWN]:
         view = views[finding.lease.lease_id]
-        line = f"{finding.place} {verbs.sentences.held(finding.path, view, now)}"
-        blocks = decision.blocked and finding.severity is guard.Severity.BLOCK
+        line = f"{finding.place} {sentences.held(finding.path, view, now)}"
+        blocks = decision.blocked and finding.severity is Severity.BLOCK
         say(line if blocks else f"warning: {line}")
     if len(findings) > SHOWN:
         say(f"and {len(findings) - SHOWN} more")
     if decision.refused is not None:
-        line = verbs.sentences.refusal(decision.refused, now)
+        line = sentences.refusal(decision.refused, now)
         say(line if decision.blocked else f"warning: {line}")
     for text in dict.fromkeys(decision.warnings):
         say(f"warning: {text}")
@@ -233,13 +241,13 @@ def report(context: wiring.HookContext, decision: guard.HookDecision, event: str
         for hint in decision.refused.hints:
             say(f"hint: {hint}")
     if decision.blocked:
-        blocking = (f.lease for f in findings if f.severity is guard.Severity.BLOCK)
+        blocking = (f.lease for f in findings if f.severity is Severity.BLOCK)
         first = next((views[lease.lease_id] for lease in blocking), None)
         name = first.resource if first else None
         if first is None and decision.refused is not None and not is_lost:
             name = decision.refused.resource
         if name is not None:
-            layer = core.layer_words(first.layer, context.place.settings.layer) if first else []
+            layer = layer_words(first.layer, context.place.settings.layer) if first else []
             show = shlex.join(["gitlease", "show", name, *layer])
             say(f"hint: leave it to them for now; to see when it is free: {show}")
         elif decision.report.offline:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from importlib.util import find_spec
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import h11
@@ -27,7 +27,6 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gitlease.core.errors import GitleaseError, Invalid, Rollback
-from gitlease.faces import mcp
 from gitlease.faces.http import events, lfs, openintent, spor
 from gitlease.faces.http.board import BoardPages
 from gitlease.faces.http.request_handler import (
@@ -43,6 +42,10 @@ from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Tokens
 from gitlease.wiring.gateway import open_gateway, open_tokens
+
+if TYPE_CHECKING:
+    from gitlease.faces.mcp.http import ToolsEndpoint
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -146,10 +149,12 @@ class GatewayApp:
 
 def _tools(
     handler: RequestHandler, follower: Follower, streams: events.OpenStreams
-) -> mcp.ToolsEndpoint | None:
+) -> ToolsEndpoint | None:
     if find_spec("mcp") is None:
         return None
-    return mcp.ToolsEndpoint(handler, follower, streams)
+    from gitlease.faces.mcp.http import ToolsEndpoint
+
+    return ToolsEndpoint(handler, follower, streams)
 
 
 async def _no_tools(_request: Request) -> Response:

@@ -23,6 +23,7 @@ from gitlease.core import errors
 from gitlease.core.errors import (
     GitleaseError,
     LeaseLost,
+    Loss,
     Unavailable,
     UnknownOutcome,
     UsageError,
@@ -31,7 +32,7 @@ from gitlease.core.errors import (
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import LeaseView as Lease
-from gitlease.core.loss import Loss, reason_text
+from gitlease.core.loss import reason_text
 from gitlease.core.resources import Resource, parse_layer, parse_resource, path_resource
 from gitlease.faces.library import values
 from gitlease.faces.library.gateway_verbs import AwaitedGatewayVerbs, GatewayVerbs

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, Loss, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import LeaseView as Lease
-from gitlease.core.loss import Loss, Lost
+from gitlease.core.loss import Lost
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import Resource
 from gitlease.engine import acts, claim

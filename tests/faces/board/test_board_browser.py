@@ -14,7 +14,7 @@ from support.gateway import Served, running
 from support.remotes import Remote
 from support.running import LONG, Desk, until
 
-from gitlease.wiring import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 pytestmark = pytest.mark.slow
 

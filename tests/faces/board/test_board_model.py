@@ -14,35 +14,27 @@ from support.picture import DARK, FOLDER, LIGHT, pictures
 from support.snapshots import check_words
 from support.tasks import task
 
-from gitlease.core import (
-    FAILED,
-    Actor,
-    AddNote,
-    Claim,
-    Progress,
-    TakeTicket,
-    parse_resource,
-    replace,
-)
-from gitlease.engine import TaskProblem, fresh_id
-from gitlease.faces.board import (
-    BoardView,
-    PageView,
-    Section,
+from gitlease.core.edge import Progress
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import FAILED
+from gitlease.core.moves.operations import AddNote, Claim, TakeTicket
+from gitlease.core.resources import parse_resource
+from gitlease.engine.ports import TaskProblem
+from gitlease.engine.transaction import fresh_id
+from gitlease.faces.board import text as board_text
+from gitlease.faces.board.live import picture
+from gitlease.faces.board.page import PageView, exported, page, policy
+from gitlease.faces.board.text import (
     board_lines,
-    exported,
     head_lines,
-    make_board,
     matching,
     news_lines,
     open_resource,
-    picture,
-    policy,
     said_in,
 )
-from gitlease.faces.board import text as board_text
-from gitlease.faces.board.page import page
 from gitlease.verbs import board as model
+from gitlease.verbs.board import BoardView, Section, make_board
 
 DAY = 86_400
 HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script> | `x` \u202egnp.\n## Free"

@@ -13,10 +13,10 @@ from support.gateway import Served, free_port
 from support.remotes import Remote
 from support.running import Desk
 
-from gitlease.core import Invalid
+from gitlease.core.errors import Invalid
 from gitlease.faces.http import board
-from gitlease.gateway import COOKIE_LASTS, LINK_LASTS
-from gitlease.wiring import open_tokens
+from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS
+from gitlease.wiring.gateway import open_tokens
 
 
 def now() -> int:

@@ -12,7 +12,7 @@ from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import commit_file
 
-from gitlease.wiring import open_gateway
+from gitlease.wiring.gateway import open_gateway
 
 TASKS = {
     "task-api": "title: Limit the rates\nstatus: todo",

@@ -74,7 +74,7 @@ def test_what_is_read_comes_in_the_librarys_types(project: Served) -> None:
 
 def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
     """The same lease as another sees it."""
-    from gitlease.core import replace
+    from gitlease.core.frozen import replace
 
     assert held.lease is not None
     return replace(lease, mine=False, expires_in=held.lease.expires_in)

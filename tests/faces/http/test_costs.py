@@ -15,11 +15,13 @@ import pytest
 from support.gateway import Served
 from support.running import LONG
 
-from gitlease.core import Actor, Claim, parse_resource
-from gitlease.engine import Step, fresh_id
-from gitlease.git import COMMIT, PipedObjects
-from gitlease.store import GitRecords
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Claim
+from gitlease.core.resources import parse_resource
+from gitlease.engine.transaction import Step, fresh_id
+from gitlease.git.objects import COMMIT, PipedObjects
 from gitlease.store.libgit import FEW, LibgitObjects
+from gitlease.store.tree import GitRecords
 
 
 @contextmanager

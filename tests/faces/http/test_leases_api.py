@@ -18,7 +18,7 @@ from support.remotes import Remote
 from support.running import LONG, Desk, until
 from support.snapshots import check_words
 
-from gitlease.faces.http import MOST_BYTES, PROBLEM
+from gitlease.faces.http.request_handler import MOST_BYTES, PROBLEM
 
 
 @pytest.fixture
@@ -403,7 +403,7 @@ def test_those_who_wait_keep_nobody_from_a_renewal(
 
 
 def test_a_stream_ends_with_its_token(gate: Served) -> None:
-    from gitlease.wiring import open_tokens
+    from gitlease.wiring.gateway import open_tokens
 
     with gate.caller("kim").stream("GET", "/v1/events") as stream:
         lines = stream.iter_lines()

@@ -19,8 +19,9 @@ from support.repos import commit_file, git, run_git
 from support.running import Desk
 from support.snapshots import check_words
 
-from gitlease.faces.http import MOST_BYTES, keep_locks
-from gitlease.wiring import open_gateway
+from gitlease.faces.http.lfs import keep_locks
+from gitlease.faces.http.request_handler import MOST_BYTES
+from gitlease.wiring.gateway import open_gateway
 
 JO, KIM = "jo@example.com", "kim@example.com"
 MEDIA = "application/vnd.git-lfs+json"

@@ -20,10 +20,11 @@ from support.running import LONG, until
 from support.snapshots import check_words, raises
 
 import gitlease
-from gitlease.core import Invalid
+from gitlease.core.errors import Invalid
 from gitlease.faces.http import app as server
-from gitlease.faces.http import application, events, gateway_app, hosts_of, request_handler
-from gitlease.wiring import open_gateway, open_tokens
+from gitlease.faces.http import events, request_handler
+from gitlease.faces.http.app import application, gateway_app, hosts_of
+from gitlease.wiring.gateway import open_gateway, open_tokens
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from support.gateway import Served
 from support.running import LONG, Desk, until
 from support.snapshots import check_words
 
-from gitlease.faces.http import MOST_BYTES
+from gitlease.faces.http.request_handler import MOST_BYTES
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,9 @@ from support.running import LONG, Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
-from gitlease.engine import fresh_id
+from gitlease.engine.transaction import fresh_id
 from gitlease.faces.http import request_handler
-from gitlease.wiring import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 
 @pytest.fixture

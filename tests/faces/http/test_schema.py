@@ -15,7 +15,7 @@ from support.gateway import Served, serving
 from support.remotes import Servers, open_remote
 from support.repos import make_clone
 
-from gitlease.faces.http import ROUTES, ApiRoute
+from gitlease.faces.http.routes import ROUTES, ApiRoute
 
 pytestmark = pytest.mark.slow
 schemathesis = pytest.importorskip("schemathesis")  # of the extra `dev`

@@ -19,7 +19,7 @@ from support.gateway import Served
 from support.running import Desk
 from support.snapshots import check_words
 
-from gitlease.faces.http import MOST_BYTES
+from gitlease.faces.http.request_handler import MOST_BYTES
 
 JO, KIM = "jo@example.com", "kim@example.com"
 LEASE = {

@@ -21,11 +21,11 @@ from support.running import LONG, until
 from support.snapshots import check_words
 from support.tools import ERAS, Era, ToolClient, over_http
 
-from gitlease.core import UsageError
-from gitlease.faces.http import WAITS_OF_TOKEN
-from gitlease.faces.mcp import BOARD
+from gitlease.core.errors import UsageError
+from gitlease.faces.http.request_handler import WAITS_OF_TOKEN
+from gitlease.faces.mcp.server import BOARD
 from gitlease.verbs.table import check_encodes
-from gitlease.wiring import open_tokens
+from gitlease.wiring.gateway import open_tokens
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from support.tools import ERAS, Era, ToolClient, in_memory, over_http, over_stdi
 
 import gitlease
 from gitlease.engine import watch as watching
-from gitlease.faces.mcp import BOARD, MINE
+from gitlease.faces.mcp.server import BOARD, MINE
 
 Opened = Callable[..., AbstractContextManager[ToolClient]]
 LOOK = 0.5  # seconds

@@ -14,8 +14,8 @@ from support.repos import git
 from support.running import ROOT, Desk
 from support.snapshots import check_words
 
-from gitlease.faces.mcp import TOOLS
-from gitlease.settings import AGENTS
+from gitlease.faces.mcp.server import TOOLS
+from gitlease.settings.identity import AGENTS
 
 pytestmark = pytest.mark.slow
 

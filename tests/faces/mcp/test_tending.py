@@ -10,10 +10,11 @@ from support.clock import ManualClock
 from support.repos import git
 from support.snapshots import check_words
 
-from gitlease.core import parse_resource
+from gitlease.core.resources import parse_resource
 from gitlease.engine import claim
-from gitlease.faces.mcp import AskedPlace, CloneBackend
-from gitlease.wiring import Workspace, open_workspace
+from gitlease.faces.mcp.server import AskedPlace
+from gitlease.faces.mcp.stdio import CloneBackend
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 MINUTE = 60
 

@@ -12,13 +12,24 @@ from typing import Any
 import click
 from click import Option
 
-from gitlease import runs, settings
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.policy import KEYS
-from gitlease.faces import agents, cli
+from gitlease.faces.agents.handling import ACTIONS
 from gitlease.faces.cli import output
-from gitlease.faces.cli.app import command, run_verb, suggestions, verb
+from gitlease.faces.cli.app import (
+    ALIASES,
+    COMPLETE,
+    MODULES,
+    application,
+    command,
+    list_of_verbs,
+    run_verb,
+    suggestions,
+    verb,
+)
 from gitlease.faces.cli.call import Call
+from gitlease.runs.child import is_talked_to, show_in_pager
+from gitlease.settings.identity import AGENTS
 from gitlease.verbs.table import DeclaredVerb, Result
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -158,13 +169,13 @@ def known_keys(ctx: click.Context) -> Iterable[str]:
 @completed_by
 def agent_words(ctx: click.Context) -> Iterable[str]:
     """Complete a coding agent, and what to do with its hooks."""
-    return agents.ACTIONS if ctx.params.get("host") else settings.AGENTS
+    return ACTIONS if ctx.params.get("host") else AGENTS
 
 
 @completed_by
 def known_pages(ctx: click.Context) -> Sequence[str]:
     """Complete the first word of ``help``."""
-    return () if ctx.params.get("words") else (*cli.MODULES, *cli.ALIASES, VERBS, *topics())
+    return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *topics())
 
 
 # --- the verbs ------------------------------------------------------------------------------------
@@ -199,9 +210,9 @@ def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
 
 
 def _text(root: click.Context, word: str | None) -> str:
-    verbs = cli.application()
+    verbs = application()
     if word == VERBS:
-        return cli.list_of_verbs(root)
+        return list_of_verbs(root)
     if word is None:
         pages = ", ".join([VERBS, *topics()])
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
@@ -225,7 +236,7 @@ def _show(text: str, *, page: bool) -> None:
         console = output.console()
         with console.capture() as capture:
             console.print(Markdown(text, hyperlinks=False))
-        if not runs.is_talked_to() or not runs.show_in_pager(capture.get()):
+        if not is_talked_to() or not show_in_pager(capture.get()):
             print(capture.get(), end="")
     else:
         print(text.rstrip("\n"))
@@ -253,7 +264,7 @@ def completion_verb(call: Call, *, shell: str) -> None:
     if shell != "bash":
         kind = {"zsh": ZshComplete, "fish": FishComplete}[shell]
         root = click.get_current_context().find_root().command
-        made = kind(root, {}, "gitlease", cli.COMPLETE)
+        made = kind(root, {}, "gitlease", COMPLETE)
         script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
         script = script.replace(ZSH_ADDS, ZSH_ADDS_FOLDERS)
     script += FOR_GIT[shell]

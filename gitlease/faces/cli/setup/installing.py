@@ -11,18 +11,36 @@ from typing import Any
 
 import click
 
-from gitlease import install, wiring
 from gitlease.core.errors import GitleaseError, Hint, Invalid, UsageError, shown
 from gitlease.core.lease import same_person
-from gitlease.faces import mcp
 from gitlease.faces.agents.handling import ACTIONS, is_event, run
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import completed, flag, option, refuse_options, verb
 from gitlease.faces.cli.call import Call
 from gitlease.faces.hooks.entry import HOOKS
+from gitlease.install.agent_setup import (
+    Registered,
+    ServerSetup,
+    remove_all,
+    set_up_agent,
+    set_up_server,
+)
+from gitlease.install.git_hooks import HookState, hook_states, uninstall
+from gitlease.install.git_hooks import install as install_hooks
+from gitlease.install.hook_places import Way, manager_install
+from gitlease.install.server import (
+    ServerState,
+    check_identity,
+    install_server,
+    server_state,
+    uninstall_server,
+)
 from gitlease.settings.identity import AGENTS
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole
+from gitlease.wiring.agents import passed_on
+from gitlease.wiring.server import find_bare
 from gitlease.wiring.words import to_add_extras
+from gitlease.wiring.workspace import find_repository
 
 
 @verb(
@@ -64,14 +82,14 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
     if action != "install":
         unused = {"--dry-run": dry_run} if action == "status" else {"--only": only}
         refuse_options(unused, action)
-    repository, names = wiring.find_repository(call.directory or "."), only or tuple(HOOKS)
+    repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        states = [state for state in install.hook_states(repository) if state.name in names]
+        states = [state for state in hook_states(repository) if state.name in names]
         return _show_hooks(call, states)
     if action == "install":
-        plan = install.install(repository, names, dry_run=dry_run)
+        plan = install_hooks(repository, names, dry_run=dry_run)
     else:
-        plan = install.uninstall(repository, dry_run=dry_run)
+        plan = uninstall(repository, dry_run=dry_run)
     lines = [Whole(text) for text in plan.lines]
     if not plan.changes and not plan.lines:
         lines.insert(0, Whole("nothing to do"))
@@ -101,8 +119,8 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
     )
 
 
-def _show_hooks(call: Call, states: Sequence[install.HookState]) -> int:
-    def row(s: install.HookState) -> tuple[str, ...]:
+def _show_hooks(call: Call, states: Sequence[HookState]) -> int:
+    def row(s: HookState) -> tuple[str, ...]:
         live = ("live" if s.proven else "live, not proven") if s.live else "not live"
         return (s.name, live, s.way, s.program or "", s.problem)
 
@@ -114,10 +132,7 @@ def _show_hooks(call: Call, states: Sequence[install.HookState]) -> int:
     missing, failure = [s for s in states if not s.live], None
     if missing:
         awaiting = [s for s in missing if s.awaits]
-        hints = [
-            install.manager_install(install.Way(s.way), [x.name for x in awaiting])
-            for s in awaiting[:1]
-        ]
+        hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]
         hints += [Hint("hooks install", {})] if len(awaiting) < len(missing) else []
         message = f"not live: {', '.join(s.name for s in missing)}"
         failure = Violations(message, hints=tuple(hints))
@@ -200,7 +215,7 @@ def agent_verb(
     if user and agents_md:
         raise UsageError("--agents-md cannot be combined with --user")
     folder = call.directory or "."
-    setup = install.set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)
+    setup = set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)
     state = setup.state
     body: dict[str, Any] = {
         "host": host,
@@ -319,7 +334,9 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         output.hint(["this is meant to be started by an agent; Ctrl-C stops it"])
     # The program starts without the collector of garbage; this lasts as long as an agent's session.
     gc.enable()
-    return mcp.serve(call.directory)
+    from gitlease.faces.mcp.stdio import serve
+
+    return serve(call.directory)
 
 
 def _check_package() -> None:
@@ -333,7 +350,7 @@ def _check_package() -> None:
 def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
     if action != "uninstall":
         _check_package()
-    setup = install.set_up_server(call.directory or ".", host, action, user=user)
+    setup = set_up_server(call.directory or ".", host, action, user=user)
     server = setup.server if setup.server and setup.server.ours else None
     there = server is not None
     body: dict[str, Any] = {
@@ -357,7 +374,7 @@ def _set_up_mcp(call: Call, action: str, host: str, *, user: bool) -> int:
     return call.respond(result)
 
 
-def _tools(setup: install.ServerSetup, server: install.Registered) -> tuple[str, ...]:
+def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
     program, root = server.command[0], os.path.realpath(setup.folder)
     there = os.path.realpath(os.path.join(root, program))
     # Whoever can push a file to this repository could have it run.
@@ -368,7 +385,9 @@ def _tools(setup: install.ServerSetup, server: install.Registered) -> tuple[str,
             hints=("inspect it, and run it yourself",),
         )
     try:
-        return mcp.probe(server.command, setup.folder, wiring.passed_on(server.passed_on))
+        from gitlease.faces.mcp.stdio import probe
+
+        return probe(server.command, setup.folder, passed_on(server.passed_on))
     except GitleaseError as error:
         raise error.with_(message=f"{setup.file}: {error.message}") from None
 
@@ -464,21 +483,21 @@ def server_verb(
         given = {"--mode": mode, "--identity": identity, "--gateway": gateway}
         given |= {"--merger": merger}
         refuse_options(given | {"--no-identity": no_identity or None}, action)
-    place = wiring.find_bare(os.path.join(call.directory or ".", folder))
+    place = find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
-        return _show_server(call, install.server_state(place), folder)
+        return _show_server(call, server_state(place), folder)
     if action == "uninstall":
-        done, state = install.uninstall_server(place), None
+        done, state = uninstall_server(place), None
     else:
-        install.check_identity(place, identity, gateways=gateway, no_identity=no_identity)
-        done = install.install_server(
+        check_identity(place, identity, gateways=gateway, no_identity=no_identity)
+        done = install_server(
             place,
             mode=mode,
             identity=identity,
             gateways=gateway or None,
             mergers=merger or None,
         )
-        state = install.server_state(wiring.find_bare(place.common_dir))
+        state = server_state(find_bare(place.common_dir))
     head = {"action": action, "hook": done.place.hook, "changes": list(done.changes)}
     return call.respond(
         Result(
@@ -490,7 +509,7 @@ def server_verb(
     )
 
 
-def _facts(state: install.ServerState) -> dict[str, Any]:
+def _facts(state: ServerState) -> dict[str, Any]:
     settings = state.settings
     return {
         "installed": state.installed,
@@ -510,7 +529,7 @@ def _facts(state: install.ServerState) -> dict[str, Any]:
     }
 
 
-def _warnings(state: install.ServerState) -> list[str]:
+def _warnings(state: ServerState) -> list[str]:
     warnings = [state.problem] if state.problem else []
     if state.installed and not state.proven and not state.problem:
         warnings.append("the host calls the hook itself, which cannot be tested from here")
@@ -522,7 +541,7 @@ def _warnings(state: install.ServerState) -> list[str]:
     return warnings
 
 
-def _show_server(call: Call, state: install.ServerState, folder: str) -> int:
+def _show_server(call: Call, state: ServerState, folder: str) -> int:
     settings = state.settings
     missing = state.problem or ("" if state.installed else "not installed")
     fires = "proven: git calls it" if state.proven else "not proven"
@@ -576,13 +595,13 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 @flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int:
-    repository = wiring.find_repository(call.directory or ".")
+    repository = find_repository(call.directory or ".")
     held, stays = _known(call)
     # Nothing would renew or end them any more.
     if held and not dry_run:
         hints = (Hint("release", {"all": True}), Hint("session list", {}))
         raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
-    removed, failed = install.remove_all(repository, user=user, dry_run=dry_run)
+    removed, failed = remove_all(repository, user=user, dry_run=dry_run)
     done = [f"would have {text}" for text in removed] if dry_run else removed
     done, rest = done or ["gitlease is not installed in this clone"], map(Whole, stays)
     failure = Violations(f"could not be removed: {'; '.join(failed)}") if failed else None

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 
 import click
 
-from gitlease import gateway, wiring
 from gitlease.core.errors import Hint, Invalid, NotFound, UsageError, shown
-from gitlease.faces import http
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import option, read_by, refuse_options, verb
 from gitlease.faces.cli.call import Call
+from gitlease.gateway.tokens import SCOPES, Token
 from gitlease.verbs import wire
 from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import DURATION, Result, Table, Whole
+from gitlease.wiring.gateway import open_tokens
 from gitlease.wiring.words import to_add_extras
+from gitlease.wiring.workspace import find_repository
 
 ACTIONS = ("add", "list", "revoke")
 HOST, PORT = "127.0.0.1", 8470
@@ -40,7 +41,7 @@ def read_host(text: str) -> str:
 def read_scopes(text: str) -> frozenset[str]:
     """Return the scopes of a token. UsageError for unknown ones."""
     words = frozenset(word.strip() for word in text.split(","))
-    if not words <= gateway.SCOPES:
+    if not words <= SCOPES:
         raise UsageError(f"invalid scopes {shown(text)}: expected read, write or read,write")
     return words
 
@@ -145,7 +146,7 @@ def serve_verb(
     if action == "list":
         return call.respond(_list(call))
     try:
-        token = wiring.open_tokens(call.directory).revoke(who or "")
+        token = open_tokens(call.directory).revoke(who or "")
     except NotFound as unknown:
         raise unknown.with_(hints=(Hint("serve token list", {}),)) from None
     body = {"action": "revoke", "tokens": [wire.access(token, _now())]}
@@ -165,7 +166,9 @@ def _serve(
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         what = f"serve needs {' and '.join(missing)}, which is not installed"
         raise Invalid(what, hints=(to_add_extras(),))
-    if not http.is_loopback(host):
+    from gitlease.faces.http.request_handler import is_loopback
+
+    if not is_loopback(host):
         output.warn(
             [
                 f"HTTP is not encrypted: anyone between {host} and a client can read its token; "
@@ -174,18 +177,21 @@ def _serve(
         )
     # The program starts without the collector of garbage; this may last for months.
     gc.enable()
-    return http.serve(folders, host, port, call.prog, names=names, rate=rate or http.RATE)
+    from gitlease.faces.http.app import serve
+    from gitlease.faces.http.request_handler import RATE
+
+    return serve(folders, host, port, call.prog, names=names, rate=rate or RATE)
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
     """Return the clones to serve by name, or the one around this folder as ``""``."""
     folders, seen = _folders(call, repo), dict[str, str]()
     for name, folder in folders.items():
-        home = os.path.realpath(wiring.find_repository(folder).common_dir)
+        home = os.path.realpath(find_repository(folder).common_dir)
         if home in seen:
             raise UsageError(f"{seen[home]} and {name} are the same clone: serve it once")
         seen[home] = name
-        if not wiring.open_tokens(folder).listed():
+        if not open_tokens(folder).listed():
             there = call.with_words(directory=folder) if name else call
             output.warn([f"{name or 'this gateway'} has no token yet, so nobody may use it"])
             output.hint([there.command_of(ADD)])
@@ -212,10 +218,8 @@ def _folders(call: Call, repo: Sequence[str]) -> dict[str, str]:
 def _add(
     call: Call, email: str, name: str | None, scopes: frozenset[str] | None, expires: int | None
 ) -> Result:
-    now, tokens = _now(), wiring.open_tokens(call.directory)
-    made, secret = tokens.add(
-        email, name=name, scopes=scopes or gateway.SCOPES, expires=expires, now=now
-    )
+    now, tokens = _now(), open_tokens(call.directory)
+    made, secret = tokens.add(email, name=name, scopes=scopes or SCOPES, expires=expires, now=now)
     return Result(
         body={"action": "add", "secret": secret, "tokens": [wire.access(made, now)]},
         lines=lambda: [Whole(secret)],
@@ -228,9 +232,9 @@ def _add(
 
 
 def _list(call: Call) -> Result:
-    now, here, tokens = _now(), call.now(), wiring.open_tokens(call.directory).listed()
+    now, here, tokens = _now(), call.now(), open_tokens(call.directory).listed()
 
-    def row(x: gateway.Token) -> tuple[str, ...]:
+    def row(x: Token) -> tuple[str, ...]:
         head = (x.id, x.name, x.email, ",".join(sorted(x.scopes)), date_time(x.created_at, here))
         ends = "never" if x.expires_at is None else date_time(x.expires_at, here)
         return (*head, "expired" if x.is_over(now) else ends)
