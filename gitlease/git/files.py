@@ -273,7 +273,7 @@ def exclusive(
 def _acquired(
     path: str, timeout: float, soft: bool, on_wait: Callable[[], None]
 ) -> BaseFileLock | None:
-    # Imported here: it takes as long as three starts of Python, which hooks need not pay.
+    # Imported here: it takes as long as two starts of Python, which hooks need not pay.
     from filelock import FileLock
 
     # filelock would make the folder, but not with the mode that the clone asks for.
