@@ -19,7 +19,7 @@ from gitlease.git.files import share
 from gitlease.git.objects import SHA1, Absent, check_object
 from gitlease.git.repository import is_id
 from gitlease.store.object_store import New, NewObjects
-from gitlease.store.plumbing import PlumbingObjects
+from gitlease.store.plumbing import PlumbingObjects, drop_folder
 
 FEW = 24  # objects of a step that become files of their own
 _LEVEL = 1  # of compression: as fast as can be, since an object has a few hundred bytes
@@ -103,10 +103,7 @@ class LibgitObjects:
                 share(os.path.join(aside, name))
                 os.replace(os.path.join(aside, name), os.path.join(self._objects, "pack", name))
         finally:
-            for name in os.listdir(aside):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(aside, name))
-            os.rmdir(aside)
+            drop_folder(aside)
 
 
 class _InMemory(pygit2.OdbBackend):

@@ -10,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gitlease.core.errors import Invalid
 from gitlease.git.bare import error_of
@@ -57,7 +57,7 @@ class PlumbingObjects:
             self._refs.set(refs)
         except OSError:
             # git leaves the lock of a ref behind if it is killed.
-            if not drop_old(os.path.join(self._path, "refs"), LOCKED, ".lock"):
+            if not drop_locks(self._path):
                 raise
             self._refs.set(refs)
 
@@ -76,9 +76,7 @@ class PlumbingObjects:
                 if writer.returncode or out.decode("ascii", "replace").split() != ids:
                     raise error_of(said.decode("utf-8", "replace"), self._path)
         finally:
-            import shutil
-
-            shutil.rmtree(aside, ignore_errors=True)
+            drop_folder(aside)
 
     def _writer(self, kind: str, new: New, aside: str) -> subprocess.Popen[bytes]:
         """Start to write the objects of a kind, in their order."""
@@ -105,13 +103,35 @@ class PlumbingObjects:
                 raise Invalid(f"git cannot be run: {error.strerror}") from None
 
 
-def drop_old(folder: str, seconds: float, ending: str = "") -> bool:
-    """Delete the files below a folder that are older than so many seconds, if there are any."""
-    found, now = False, time.time()
+def drop_folder(folder: str) -> None:
+    """Delete a folder with its files; what cannot be deleted is left to git's next tidying."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def drop_locks(path: str) -> bool:
+    """Delete what killed gits left of locks on a repository's refs; return whether there was any.
+
+    The lock of a ref is held for milliseconds, so an old one is nobody's.
+    """
+    locks = (x for x in files_below(os.path.join(path, "refs")) if x.endswith(".lock"))
+    return drop_old([*locks, os.path.join(path, "packed-refs.lock")], LOCKED)
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """The files below a folder."""
     for above, _, names in os.walk(folder):
-        for file in (os.path.join(above, x) for x in names if x.endswith(ending)):
-            with contextlib.suppress(OSError):
-                if now - os.lstat(file).st_mtime > seconds:
-                    os.unlink(file)
-                    found = True
+        yield from (os.path.join(above, name) for name in names)
+
+
+def drop_old(files: Iterable[str], seconds: float) -> bool:
+    """Delete those of some files that are older than so many seconds, if there are any."""
+    found, now = False, time.time()
+    for file in files:
+        with contextlib.suppress(OSError):
+            if now - os.lstat(file).st_mtime > seconds:
+                os.unlink(file)
+                found = True
     return found

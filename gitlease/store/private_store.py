@@ -26,7 +26,7 @@ from gitlease.git.files import (
 from gitlease.git.objects import SHA1, SHA256
 from gitlease.git.run import clean_environment, detach
 from gitlease.store.object_store import ObjectStore, open_objects
-from gitlease.store.plumbing import LOCKED, drop_old
+from gitlease.store.plumbing import drop_locks, drop_old, files_below
 from gitlease.store.storage import CopyLost
 
 # --- the repository ---------------------------------------------------------------------------
@@ -256,9 +256,9 @@ class PrivateStore:
         has_many = _number(os.path.join(self.path, "objects", "17")) > MANY // 256
         packs = _number(os.path.join(self.path, "objects", "pack")) // 2
         if self._is_due("tidied", TIDY_AFTER):
-            refs = os.path.join(self.path, "refs")
-            drop_old(os.path.join(refs, "fetched"), TIDY_AFTER)  # of fetches that were killed
-            drop_old(refs, LOCKED, ".lock")
+            # Of fetches that were killed.
+            drop_old(files_below(os.path.join(self.path, "refs", "fetched")), TIDY_AFTER)
+            drop_locks(self.path)
             self._start("-c", "gc.packRefs=false", "gc", "--quiet", "--prune=1.day.ago")
         elif (packs > PACKS and self._is_due("joined", JOIN_AGAIN, at_first=True)) or (
             has_many and self._is_due("joined", TIDY_AGAIN, at_first=True)

@@ -309,23 +309,25 @@ def test_a_ref_may_name_what_is_no_commit(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("age", "moves"), [(3_600, True), (1, False)])
+@pytest.mark.parametrize("lock", ["refs/known/x/global.lock", "packed-refs.lock"])
 def test_the_lock_of_a_killed_git_is_removed_once_it_is_old(
-    store: Store, age: int, moves: bool
+    store: Store, lock: str, age: int, moves: bool
 ) -> None:
-    commit = store.objects.write(COMMIT, commit_of(store.objects.write(TREE, b"")))
-    store.objects.set_refs({"refs/known/x/global": commit})
-    lock = store.path / "refs/known/x/global.lock"
-    lock.touch()
+    name = "refs/known/x/global"
+    first, second = (
+        store.objects.write(COMMIT, commit_of(store.objects.write(TREE, b""), x)) for x in "ab"
+    )
+    store.objects.set_refs({name: first, "refs/fetched/1": first})
+    (store.path / lock).touch()
     then = time.time() - age
-    os.utime(lock, (then, then))
-    other = store.objects.write(COMMIT, commit_of(store.objects.write(TREE, b""), "y"))
+    os.utime(store.path / lock, (then, then))
     if moves:
-        store.objects.set_refs({"refs/known/x/global": other})
+        store.objects.set_refs({name: second, "refs/fetched/1": None})
     else:
         with pytest.raises(OSError, match="refs"):
-            store.objects.set_refs({"refs/known/x/global": other})
-    assert store.objects.ref("refs/known/x/global") == (other if moves else commit)
-    assert lock.exists() is not moves
+            store.objects.set_refs({name: second, "refs/fetched/1": None})
+    assert store.objects.ref(name) == (second if moves else first)
+    assert (store.path / lock).exists() is not moves
 
 
 # --- which of them ----------------------------------------------------------------------------
