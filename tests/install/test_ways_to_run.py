@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.repos import clean_env
+from support.fences import clean_env
 
 from gitlease import __version__
 
