@@ -29,14 +29,23 @@ from support.remotes import Remote, Servers, open_remote  # noqa: E402
 from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.check_bench import CheckBench  # noqa: E402
 from benchmarks.hold_bench import COUNTS, HoldBench, per_hour  # noqa: E402
-from benchmarks.hook_bench import COMMIT_AIM_MS, GATE_AIM_MS, LOOK_AIM_MS, HookBench  # noqa: E402
+from benchmarks.hook_bench import COMMIT_AIM_MS, GATE_AIM_MS, LOOK_AIM, HookBench  # noqa: E402
 from benchmarks.task_bench import TaskBench  # noqa: E402
-from benchmarks.verb_bench import CLI_AIM_MS, LIBRARY_AIM, STARTS, VerbBench  # noqa: E402
+from benchmarks.verb_bench import (  # noqa: E402
+    CLI_AIM,
+    DISTANT_AIM,
+    LATENCY,
+    LIBRARY_AIM,
+    STARTS,
+    DistantBench,
+    VerbBench,
+)
 
 TRANSPORTS = ("path", "http", "ssh")
 TASKS = "tasks"  # a path remote, and a work tree with many task files
 HOLDING = "hold"  # a path remote, and whoever holds on
 HOOKS = "hooks"  # a path remote, and clones with and without hooks
+DISTANT = "far"  # an http remote that is 50 ms away
 CHECKS = "check"  # a path remote, and a branch of many commits
 
 
@@ -104,6 +113,9 @@ def measure(
                 print(f"{kind} is left out: {reason}", file=sys.stderr)
                 continue
             benches[kind] = VerbBench(remote, top / kind, python)
+        if "http" in benches:
+            far = open_remote("http", top / DISTANT, servers=servers, latency=LATENCY)
+            benches[DISTANT] = DistantBench(stack.enter_context(far), top / DISTANT, python)
         others: dict[str, tuple[bool, Callable[[Remote, Path, str], Bench]]] = {
             TASKS: (tasks > 0, partial(TaskBench, number=tasks)),
             HOOKS: (hooks, HookBench),
@@ -134,10 +146,11 @@ def table(rows: Sequence[Row], rounds: int) -> str:
     lines = [
         f"{rounds} rounds, interleaved; milliseconds; 'bare' is git push --force-with-lease of one"
         " small commit",
-        f"aims: CLI at most bare + {CLI_AIM_MS:g} ms, library at most {LIBRARY_AIM:g} x bare;"
-        f" a hook {GATE_AIM_MS:g} ms, or {LOOK_AIM_MS:g} ms when it has to look, a commit with"
-        f" hooks one without + {COMMIT_AIM_MS:g} ms, pre-push one connection",
-        f"      in starts of Python: {', '.join(f'{x} {most}' for x, most in STARTS.items())}",
+        f"aims: library at most {LIBRARY_AIM:g} x bare, or {DISTANT_AIM:g} x with as many requests,"
+        f" far away; a hook {GATE_AIM_MS:g} ms, a commit with hooks one without +"
+        f" {COMMIT_AIM_MS:g} ms, pre-push one connection",
+        f"      in starts of Python: CLI at most bare + {CLI_AIM}, a hook that has to look"
+        f" {LOOK_AIM}, {', '.join(f'{x} {most}' for x, most in STARTS.items())}",
         "",
         f"{'':5}  {'operation':<33}{'median':>9}{'min':>9}{'x bare':>9}{'- bare':>9}"
         f"{'conn.':>7}  aim",

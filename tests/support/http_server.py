@@ -13,6 +13,7 @@ import socket
 import socketserver
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,8 @@ class HttpRepo:
     bare: Path
     url: str
     users: Mapping[str, str] | None = None
+    latency: float = 0.0
+    """Seconds that each request, and each answer, takes on its way."""
     _requests: list[Request] = field(default_factory=list)
     _faults: list[HttpFault] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -310,6 +313,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         repo, rest = found
         request = self._describe(rest, split.query)
+        if repo.latency:
+            time.sleep(2 * repo.latency)
         if repo.users is not None:
             request.user = repo.login(self.headers.get("Authorization", ""))
             if request.user is None:

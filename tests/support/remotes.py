@@ -238,10 +238,11 @@ def open_remote(
     users: Mapping[str, str] | None = None,
     name: str = "origin",
     options: Sequence[str] = (),
+    latency: float = 0.0,
 ) -> Iterator[Remote]:
     """A new remote of this kind, its bare repository at `tmp/<name>.git`, made with `options`.
 
-    `users` (http only) demands basic auth.
+    `users` (http only) demands basic auth; `latency` (http only): seconds each way to the server.
     """
     if kind not in KINDS or (users is not None and kind != "http"):
         raise ValueError(f"no such kind of remote: {kind}")
@@ -249,6 +250,7 @@ def open_remote(
         bare = new_bare(Path(os.path.realpath(tmp)) / f"{name}.git", *options)
         if kind == "http":
             repo = servers.http.publish(bare, users)
+            repo.latency = latency
             stack.callback(servers.http.withdraw, repo)
             yield Remote(kind, repo.url, bare, {}, repo, lambda: [*repo.services()])
         elif kind == "ssh":
