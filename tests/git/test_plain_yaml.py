@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_checker.own_form import read_own
 
+from gitlease.git import plain_yaml
 from gitlease.git.plain_yaml import NotPlain, read_plain, write_plain
 
 KEYS = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
@@ -105,3 +107,17 @@ def test_scalars_are_never_typed() -> None:
     assert read_plain(text) == {
         "a": "no", "b": "1:30", "c": "017", "d": "0x1F", "e": "7", "f": None, "g": "null", "h": None
     }  # fmt: skip
+
+
+@FEW
+@given(st.text(alphabet="ab:-_ \"'\n#[]{}&*!<,?~0ü", max_size=60))
+def test_values_are_the_same_with_places_and_without(text: str) -> None:
+    def read() -> object:
+        try:
+            return read_plain(text.encode())
+        except NotPlain as error:
+            return str(error)
+
+    found = read()
+    with mock.patch.object(plain_yaml, "_regular", side_effect=plain_yaml._Irregular):
+        assert read() == found
