@@ -38,8 +38,10 @@ class LibgitObjects:
 
     def _open(self) -> None:
         self._packs, self._files = pygit2.Odb(), pygit2.Odb()
+        self._seen = self._changed_at()
         try:
-            self._packs.add_backend(pygit2.OdbBackendPack(self._objects), 1)
+            self._of_packs = pygit2.OdbBackendPack(self._objects)
+            self._packs.add_backend(self._of_packs, 1)
             files = pygit2.OdbBackendLoose(self._objects, _LEVEL, False)
         except (pygit2.GitError, KeyError, OSError) as error:
             raise error_of(str(error), self._path) from None
@@ -48,17 +50,29 @@ class LibgitObjects:
     def read(self, id: str, kind: str, limit: int) -> bytes:
         if not is_id(id) or len(id) != 2 * SHA1:
             raise Absent
-        try:
-            # Its size first: an object may have any.
-            number, size = self._packs.read_header(id)
-            check_object(number == _KINDS[kind], size, kind, limit)
-            return self._packs.read(id)[-1]
-        except (KeyError, ValueError):
-            pass  # in no pack
-        except (pygit2.GitError, OSError):
-            with contextlib.suppress(OSError):
-                self._open()  # a pack is damaged, or was joined with others meanwhile
+        for _ in range(2):
+            try:
+                # Its size first: an object may have any. Asked of the whole database, it would look
+                # for new packs each time that an object is in none.
+                number, size = self._of_packs.read_header(id)
+                check_object(number == _KINDS[kind], size, kind, limit)
+                return self._packs.read(id)[-1]
+            except (KeyError, ValueError):
+                before, self._seen = self._seen, self._changed_at()
+                if self._seen == before:
+                    break
+                self._of_packs.refresh()
+            except (pygit2.GitError, OSError):
+                with contextlib.suppress(OSError):
+                    self._open()  # a pack is damaged, or was joined with others meanwhile
+                break
         return self._git.read(id, kind, limit)
+
+    def _changed_at(self) -> int:
+        """When packs came or went."""
+        with contextlib.suppress(OSError):
+            return os.stat(os.path.join(self._objects, "pack")).st_mtime_ns
+        return 0
 
     def write(self, kind: str, data: bytes) -> str:
         with self.together() as new:
