@@ -359,18 +359,21 @@ class GuardService:
         return self._keep(head) if head is not None else None
 
     def _keep(self, head: Snapshot) -> CachedLedger:
-        from gitlease.engine.ledger_session import of_damage
-
         holder, layer, at = self._actor.holder, head.layer, head.received
         leases, damage = head.ledger.live(holder) if head.ledger else (LeaseRows(()), [])
         doubt = self._store(layer).doubt(head)
+        told_damage: tuple[str, ...] = ()
+        if damage:
+            from gitlease.engine.ledger_session import of_damage
+
+            told_damage = of_damage(damage, shown=DAMAGE_SHOWN)
         cached = CachedLedger(
             layer=layer,
             version=head.version,
             received=at,
             leases=leases,
             policy=head.policy,
-            damage=of_damage(damage, shown=DAMAGE_SHOWN) if damage else (),
+            damage=told_damage,
             notices=head.ledger.notices(holder) if head.ledger else (),
             seen=head.seen,
             doubt=doubt.message if doubt is not None else "",
@@ -395,8 +398,6 @@ class GuardService:
     ) -> None:
         # By the remote's state: a lease that ran out may have been taken over, or revoked. The
         # remote is asked once for each loss, unless it failed to answer lately.
-        from gitlease.engine.ledger_session import told, unread_notices
-
         for cached in ledgers:
             layer, ended = cached.layer, self._ran_out(cached, sessions)
             news = set(ended)
@@ -405,6 +406,8 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
+                from gitlease.engine.ledger_session import told, unread_notices
+
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]
             if news:

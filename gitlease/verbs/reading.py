@@ -13,7 +13,6 @@ from gitlease.core.lease import Actor, LeaseView, same_person
 from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.core.resources import WHOLE
 from gitlease.engine.answers import EndedLease, Reading
-from gitlease.engine.queue import doubt_messages
 from gitlease.engine.stepping import read_leases, read_log
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
@@ -244,6 +243,8 @@ def _doubts(door: DoorOfClone) -> tuple[str, ...]:
         found = door.ledger.edges.everywhere()
     except GitleaseError:  # what is wrong with the task files is for others to say
         return ()
+    from gitlease.engine.queue import doubt_messages
+
     return doubt_messages(found)
 
 

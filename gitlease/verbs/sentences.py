@@ -420,10 +420,11 @@ MAY_RUN = "what it started may still run"
 
 def process_ended(view: LeaseView) -> bool | None:
     """Return whether the process of a live lease's session has ended; None if that is unknown."""
+    if view.state != "active" or view.session is None:
+        return None
     from gitlease.runs.records import is_process_alive
 
-    bound = view.state == "active" and view.session is not None
-    alive = is_process_alive(view) if bound else None
+    alive = is_process_alive(view)
     return None if alive is None else not alive
 
 

@@ -443,10 +443,10 @@ class Landing:
 
 def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:
     """The runs of a clone; their module is loaded once there is a record of one."""
-    from gitlease.runs.records import RunsFolder
-
     with contextlib.suppress(OSError):
         if os.listdir(os.path.join(private, "alive")):
+            from gitlease.runs.records import RunsFolder
+
             return RunsFolder(private, clock.now().boot_id)
     return None
 

@@ -124,8 +124,6 @@ class Call(DoorOfClone):
     def opened(self, **options: Any) -> Workspace:
         """Return the workspace; ``options`` of ``open_workspace`` count if it is not open yet."""
         if self._opened is None:
-            from gitlease.wiring.words import issue_pages
-
             if self.anonymous:
                 options["anonymous"] = True
             self._opened = self.opener(
@@ -140,7 +138,13 @@ class Call(DoorOfClone):
             )
             opened = self._opened
             self.warnings += opened.settings.warnings
-            output.FORM.pages = cache(lambda: issue_pages(opened))
+
+            def pages() -> str | None:
+                from gitlease.wiring.words import issue_pages
+
+                return issue_pages(opened)
+
+            output.FORM.pages = cache(pages)
         return self._opened
 
     def open_at(self, folder: str) -> Workspace:

@@ -211,11 +211,11 @@ def say(text: str) -> None:
 
 def report(context: HookContext, decision: HookDecision, event: str) -> None:
     """Print all findings with holder, place, time and reason, but never a way around them."""
-    from gitlease.verbs import sentences
-
     now = moment_of(context.clock.now().wall_ms)
     findings, views = decision.report.findings, decision.report.views
     for finding in findings[:SHOWN]:
+        from gitlease.verbs import sentences
+
         view = views[finding.lease.lease_id]
         line = f"{finding.place} {sentences.held(finding.path, view, now)}"
         blocks = decision.blocked and finding.severity is Severity.BLOCK
@@ -223,6 +223,8 @@ def report(context: HookContext, decision: HookDecision, event: str) -> None:
     if len(findings) > SHOWN:
         say(f"and {len(findings) - SHOWN} more")
     if decision.refused is not None:
+        from gitlease.verbs import sentences
+
         line = sentences.refusal(decision.refused, now)
         say(line if decision.blocked else f"warning: {line}")
     for text in dict.fromkeys(decision.warnings):
