@@ -25,6 +25,10 @@ def main() -> None:
         status = int(leaving.code or 0)
     except KeyboardInterrupt:  # before the command began, while its modules are loaded
         status = 130
+    import signal
+
+    # The status is decided: a second interrupt must not become another one while Python ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:
             continue

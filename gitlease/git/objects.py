@@ -196,19 +196,25 @@ class PipedObjects(PipedGit):
         # git would answer twice, the second time to the next question.
         if "\n" in name:
             raise Absent
-        try:
-            data = self._answer(self._running(), name, kind, limit)
-        except (OSError, ValueError, IndexError):  # it has ended, as at a damaged object
-            data = None
-        except BaseException:
-            self._close()  # the rest of its output would answer a later question
-            raise
-        if isinstance(data, Unreadable):
-            raise data
-        if data is None:
+        # git ends at a damaged object. It is also killed by a signal to all that run here, which
+        # says nothing of the object: another git is asked.
+        for _ in range(2):
+            try:
+                data = self._answer(self._running(), name, kind, limit)
+            except TimeoutError:
+                self._close()
+                raise Absent from None
+            except (OSError, ValueError, IndexError):
+                data = None
+            except BaseException:
+                self._close()  # the rest of its output would answer a later question
+                raise
+            if isinstance(data, Unreadable):
+                raise data
+            if data is not None:
+                return data
             self._close()
-            raise Absent
-        return data
+        raise Absent
 
     def _answer(
         self, process: subprocess.Popen[bytes], name: str, kind: str, limit: int
@@ -245,16 +251,21 @@ class PipedRefs(PipedGit):
         """Have refs name an object, and delete those with None: all or none. Raises OSError."""
         lines = [f"update {x} {id}" if id else f"delete {x}" for x, id in refs.items()]
         with self._lock:
-            try:
-                for question in ("start", "\n".join([*lines, "commit"])):
-                    if not self._ask(f"{question}\n".encode()).endswith(b": ok\n"):
-                        raise ValueError("this git answers in other words")
-            except (OSError, ValueError):
-                self._close()
-                raise OSError(errno.EIO, "git cannot move the refs", self._git_dir) from None
-            except BaseException:
-                self._close()
-                raise
+            for is_last in (False, True):
+                try:
+                    for question in ("start", "\n".join([*lines, "commit"])):
+                        if not self._ask(f"{question}\n".encode()).endswith(b": ok\n"):
+                            raise ValueError("this git answers in other words")
+                    return
+                except (OSError, ValueError):
+                    self._close()
+                    # As above: it may have been killed since the last question.
+                    if is_last:
+                        refused = "git cannot move the refs"
+                        raise OSError(errno.EIO, refused, self._git_dir) from None
+                except BaseException:
+                    self._close()
+                    raise
 
 
 def objects_of(repository: Repository) -> PipedObjects:

@@ -23,11 +23,13 @@ from gitlease.git.objects import (
     GitObjects,
     OtherKind,
     PipedObjects,
+    PipedRefs,
     TooLarge,
     objects_of,
     read_tree,
 )
 from gitlease.git.repository import discover
+from gitlease.git.run import clean_environment
 from gitlease.store.libgit import LibgitObjects
 
 
@@ -171,3 +173,24 @@ def test_threads_and_a_fork_get_their_own_answers(root: Path, numbered: dict[str
     assert right(0)
     assert os.waitpid(child, 0)[1] == 0
     assert right(0)
+
+
+def test_a_git_that_was_killed_meanwhile_says_nothing_of_an_object(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "a.git")
+    path = tmp_path / "a.git"
+    id = git(path, "hash-object", "-w", "--stdin", input="text")
+    objects = PipedObjects(str(path), clean_environment(os.environ))
+    assert objects.read(id, BLOB, 10) == b"text"
+    running = objects._process
+    assert running is not None
+    running.kill()
+    running.wait()
+    assert objects.read(id, BLOB, 10) == b"text"
+    refs = PipedRefs(str(path), clean_environment(os.environ))
+    refs.set({"refs/tags/one": id})
+    running = refs._process
+    assert running is not None
+    running.kill()
+    running.wait()
+    refs.set({"refs/tags/one": None})
+    assert not objects.has("refs/tags/one")

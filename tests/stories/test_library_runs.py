@@ -60,14 +60,14 @@ ran = leases.run(["true"], next=True, done=True)
 print(ran.status, ran.done, ran.leases[0].resource, ran.leases[0].session != None)
 ran = leases.run(["sh", "-c", "kill -TERM $$"], "port-1", "port-2", any=True)
 print(ran.status, len(ran.leases), threading.active_count())
-runs.SupervisedProcess.guard = lambda *_: False
+supervisor.SupervisedProcess.guard = lambda *_: False
 for words in "make", ["sleep", "9"]:
     try:
         leases.run(words, "port-1", any=True)
     except gitlease.GitleaseError as error:
         print(error.code, *error.hints)
 """
-    token, *lines = said(jo, f"from gitlease import runs\n{code}")
+    token, *lines = said(jo, f"from gitlease.runs import supervisor\n{code}")
     assert token == "F01 1"
     assert lines[0] == "3 False False [('F01', 300)]"
     assert lines[1] == "0 True F01 True"

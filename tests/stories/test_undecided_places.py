@@ -55,7 +55,7 @@ def test_clone_of_one_branch_asks_main_before_it_reads(
         clone = real_clone(path_remote.url, tmp_path / f"cy{number}", "cy@example.com", *options)
         with desks_in([clone]) as (cy,):
             error = cy.document(*words, expect=7)["error"]
-            assert "different places" in error["message"], words
+            assert "names another" in error["message"], words
             if words[0] == "wait":
                 cy.document(*words, expect=1)
             else:
