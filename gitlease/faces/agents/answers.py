@@ -5,17 +5,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import LeaseView
 from gitlease.core.resources import WHOLE, layer_words, word_anywhere
-from gitlease.engine.answers import QueueReading
-from gitlease.engine.queue import Carry
-from gitlease.guard.presence import SharedTree
 from gitlease.verbs import sentences
-from gitlease.wiring.agents import AgentContext
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import QueueReading
+    from gitlease.engine.queue import Carry
+    from gitlease.guard.presence import SharedTree
+    from gitlease.wiring.agents import AgentContext
+
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240

@@ -11,20 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.resources import fold
-from gitlease.faces.agents.answers import (
-    Blocked,
-    denial,
-    held_lines,
-    introduction,
-    one_line,
-    shared_tree,
-)
 from gitlease.faces.agents.events import (
     MAX_BYTES,
     AgentEvent,
@@ -61,18 +53,14 @@ from gitlease.guard.presence import (
     shared_with,
     work_trees_below,
 )
-from gitlease.guard.rules import GuardFinding, GuardReport, Severity, Touched, renew_at
-from gitlease.guard.service import retry_interval
 from gitlease.settings.identity import AGENTS
-from gitlease.wiring.agents import (
-    AgentContext,
-    begin_conversation,
-    end_conversation,
-    open_for_agent,
-    projects,
-)
-from gitlease.wiring.words import dead_hooks
-from gitlease.wiring.workspace import Workspace, end_at_start
+
+if TYPE_CHECKING:
+    from gitlease.faces.agents.answers import Blocked
+    from gitlease.guard.rules import GuardFinding, GuardReport, Touched
+    from gitlease.wiring.agents import AgentContext
+    from gitlease.wiring.workspace import Workspace
+
 
 Opener = Callable[..., "AgentContext | None"]
 Starter = Callable[..., bool]
@@ -177,6 +165,8 @@ def handle(
 
 
 def _open_context(directory: str, **who: str) -> AgentContext | None:
+    from gitlease.wiring.agents import open_for_agent
+
     # A function of its own: the name alone would load what an event with nothing due never needs.
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
 
@@ -266,6 +256,8 @@ def _by_work_tree(event: AgentEvent) -> dict[str, list[str]]:
 
 
 def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
+    from gitlease.faces.agents.answers import denial, held_lines, one_line
+
     touched = _touched(context.workspace, cwd, paths)
     if not touched:
         return Reply()
@@ -291,6 +283,10 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
 
 
 def _start(event: AgentEvent, opener: Opener) -> Reply:
+    from gitlease.faces.agents.answers import introduction
+    from gitlease.wiring.words import dead_hooks
+    from gitlease.wiring.workspace import end_at_start
+
     context = context_of(event, opener)
     if context is None:
         return Reply()
@@ -322,6 +318,8 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
 
 
 def _after_tool(event: AgentEvent, system: _System) -> Reply:
+    from gitlease.faces.agents.answers import one_line
+
     # Runs after every tool, so it opens the repository only for a due check or for messages.
     private = used_clone(event.cwd or ".")
     if private is None:
@@ -340,6 +338,9 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
 
 def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
     """Start a heartbeat if one is due; return the time of the next check, in epoch seconds."""
+    from gitlease.guard.rules import renew_at
+    from gitlease.guard.service import retry_interval
+
     service, now = context.workspace.guard, system.now()
     service.refresh(context.family)
     renewable = service.renewable(context.family, context.workspace.carried.ids())
@@ -352,6 +353,8 @@ def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
 
 
 def _end(event: AgentEvent, system: _System) -> None:
+    from gitlease.wiring.agents import end_conversation
+
     # Without its id the end of a sub-agent would end the leases of its session.
     if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
@@ -404,6 +407,8 @@ def await_ledger(event: AgentEvent, start: Callable[..., bool], now: float) -> b
 
 def _touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
     """Return the files inside the repository, each with the tasks defined in it."""
+    from gitlease.guard.rules import Touched
+
     top = workspace.repository.toplevel
     if top is None:
         return []
@@ -444,6 +449,8 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
 
 def _split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
     """Return the blocking and the other findings, without leases of the agent's own family."""
+    from gitlease.guard.rules import Severity
+
     actor, family = context.workspace.identity.actor, {None, *context.family}
     findings = [
         x
@@ -457,6 +464,8 @@ def _split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], 
 
 
 def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
+    from gitlease.faces.agents.answers import Blocked
+
     views = guarded.views
     return [
         Blocked(path=f.path, view=views[f.lease.lease_id])
@@ -476,6 +485,8 @@ def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
 
 def where_it_ends(event: AgentEvent) -> list[AgentEvent]:
     """The event of an end, in the clones that it concerns."""
+    from gitlease.wiring.agents import projects
+
     here = event.cwd or "."
     places = [here] if os.path.isdir(here) and find_common_dir(here) is not None else []
     # If its own folder is gone, as with a removed work tree, that is the host's project, else the
@@ -517,6 +528,8 @@ def note_presence(event: AgentEvent, opener: Opener, now: float) -> None:
 
 def begin_session(event: AgentEvent, now: float) -> None:
     """Let a conversation that follows another in the same host process continue its session."""
+    from gitlease.wiring.agents import begin_conversation
+
     common = find_common_dir(event.cwd or ".")
     if common is not None and event.session_id and has_traces(common):
         clears = event.reason == "clear"
@@ -543,6 +556,8 @@ def _discarding(
     event: AgentEvent, discard: Discard, folder: str, opener: Opener, now: float
 ) -> Reply | None:
     """The reply to a command that discards what is in the work tree around a folder."""
+    from gitlease.faces.agents.answers import one_line, shared_tree
+
     git_dir = find_git_dir(folder) if os.path.isdir(folder) else None
     if git_dir is None:
         return None
