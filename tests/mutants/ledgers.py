@@ -209,8 +209,8 @@ LEDGERS = {
         "        if key.text in ():\n",
     ),
     "records nested without end": (
-        "        if depth > max_depth:\n",
-        "        if depth > 10**9:\n",
+        "        if depth > max_depth:\n            raise BadYaml(",
+        "        if depth > 10**9:\n            raise BadYaml(",
     ),
     "a record under another's name believed": (
         "if lease_file(found) != file:",
