@@ -458,6 +458,34 @@ def signal_group(group: int, signum: int, spared: Collection[int] = ()) -> None:
             os.kill(target, signum)
 
 
+# Another process does not know of the archive that this one was started from.
+_FROM_ARCHIVE = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
+def own_archive() -> str | None:
+    """The archive from which this program runs; None if it runs from a folder."""
+    home = _home()
+    return None if os.path.isdir(home) else home
+
+
+def _home() -> str:
+    home = os.path.abspath(__file__)
+    for _ in range(3):  # above the module, its package and gitlease
+        home = os.path.dirname(home)
+    return home
+
+
+def own_module(name: str) -> list[str]:
+    """The words that start a module of this program in a process of its own."""
+    home = _home()
+    # -P: nothing in the folder that it starts in is to be run instead of this program.
+    here = [sys.executable, "-P"]
+    return [*here, "-m", name] if os.path.isdir(home) else [*here, "-c", _FROM_ARCHIVE, home, name]
+
+
 def detach(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     """Start a program in a session of its own, silent and without input. Raises OSError."""
     how |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)

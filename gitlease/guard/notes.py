@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from gitlease.git.files import (
     strings_in,
 )
 from gitlease.git.repository import Repository
-from gitlease.git.run import detach
+from gitlease.git.run import detach, own_module
 
 if TYPE_CHECKING:
     from gitlease.guard.rules import IdleMarker
@@ -291,8 +290,7 @@ STARTED, CHECKS = "started", "checks"  # kinds of notes: what was started, and w
 def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> bool:
     """Start ``gitlease WORDS`` in a session of its own and return at once; whether it started."""
     with contextlib.suppress(OSError, ValueError):
-        # -P: a folder called gitlease in the work tree is not to be run instead of this program.
-        process = detach([sys.executable, "-P", "-m", "gitlease", *words], cwd=cwd, env=env)
+        process = detach([*own_module("gitlease"), *words], cwd=cwd, env=env)
         # Nobody waits for it: without a code Python would warn of it when this process ends.
         process.returncode = 0
         return True

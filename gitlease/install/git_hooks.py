@@ -21,7 +21,7 @@ from gitlease.core.errors import Invalid, hint, shown
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import Notes, notes_of, replace_file, share
 from gitlease.git.repository import TIMEOUT, Repository
-from gitlease.git.run import run_git
+from gitlease.git.run import own_archive, run_git
 from gitlease.install import hook_places as places
 from gitlease.install.hook_places import HookPlace, SectionForm, Way
 
@@ -117,7 +117,7 @@ def own_program() -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), "gitlease")
     for path in (os.path.abspath(sys.argv[0]), beside):
         # Python may have been started with -m: then only the program beside it can be started.
-        named = os.path.basename(path) in ("gitlease", "git-lease")
+        named = os.path.basename(path) in ("gitlease", "git-lease") or path == own_archive()
         if named and os.path.isfile(path) and os.access(path, os.X_OK) and "\n" not in path:
             return path
     return None

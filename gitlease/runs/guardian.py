@@ -38,6 +38,7 @@ from gitlease.git.run import (
     name_of,
     name_this_process,
     on_parent_death,
+    own_module,
     parent_and_words,
     processes,
     signal_group,
@@ -190,12 +191,11 @@ class Guardian:
     def start(self, patience: float = PATIENCE) -> None:
         """Start it. Raises GuardianFailed if it is not heard."""
         ours, theirs = socket.socketpair()
-        words = ("-m", MODULE, f"{theirs.fileno()}", f"{self._grace}")
+        words = [*own_module(MODULE), f"{theirs.fileno()}", f"{self._grace}"]
         try:
-            # -P: no file of the folder that it starts in may take the place of a module. In our
-            # session, so that the command can be in our group; but signals to that spare it.
+            # In our session, so that the command can be in our group; but signals to that spare it.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", *words],
+                words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -96,7 +96,7 @@ _STORE = (
     r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
     r"|unable to read|unable to open loose object|unknown repository extension|cannot read "
     r"|object file .* is empty|bad tree object|failed to (?:write|read delta-pack base) object"
-    r"|unable to write "
+    r"|unable to write |bad shallow line"
     r"|object [0-9a-f]{40} not found|couldn't set 'refs/fetched/"
     r"|packed object|unresolved deltas|invalid object|expected git repo version|bad signature"
     r"|packfile .* )"

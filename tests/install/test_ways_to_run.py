@@ -15,6 +15,9 @@ import pytest
 from support.fences import clean_env
 
 from gitlease import __version__
+from gitlease.git import run
+from gitlease.git.run import own_archive
+from gitlease.install.git_hooks import own_program
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gitlease"
 
@@ -77,9 +80,33 @@ def test_a_claim_a_page_and_a_refusal(
     refused = ran("claim", "deploy", cwd=kim)
     assert refused.returncode == 1, refused.stderr
     assert "is held by" in refused.stderr
+    under = ran("run", "build", "--", "sh", "-c", "echo $GITLEASE_RESOURCE")
+    assert (under.returncode, under.stdout) == (0, "build\n"), under.stderr
     page = ran("help", "ci")
     assert page.returncode == 0, page.stderr
     assert page.stdout.startswith("# ")
     schema = ran("config", "--schema=answers")
     assert schema.returncode == 0, schema.stderr
     assert json.loads(schema.stdout)["title"]
+
+
+def test_what_an_archive_starts_comes_from_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "app.pyz"
+    app = tmp_path / "app" / "gitlease"
+    app.mkdir(parents=True)
+    (app / "__init__.py").touch()
+    (app / "told.py").write_text("import sys\nprint(__name__, __file__, *sys.argv[1:])\n")
+    (app.parent / "__main__.py").touch()
+    zipapp.create_archive(app.parent, archive)
+    assert own_archive() is None
+    monkeypatch.setattr(run, "__file__", str(archive / "gitlease" / "git" / "run.py"))
+    assert own_archive() == str(archive)
+    words = [*run.own_module("gitlease.told"), "1"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
+    assert said.stdout == f"__main__ {archive}/gitlease/told.py 1\n"
+    # Hooks start it as a program of its own, whatever its name is.
+    archive.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(archive)])
+    assert own_program() == str(archive)
