@@ -34,8 +34,8 @@ from support.gateway import free_port  # noqa: E402
 from support.remotes import Remote, Servers, open_remote  # noqa: E402
 from support.repos import git, make_clone  # noqa: E402
 
+from gitlease.gateway.opening import open_tokens  # noqa: E402
 from gitlease.gateway.tokens import SCOPES  # noqa: E402
-from gitlease.wiring.gateway import open_tokens  # noqa: E402
 
 CLIENTS = 64
 ROUNDS = 40  # of a claim and a bare push in turns

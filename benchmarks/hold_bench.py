@@ -15,12 +15,12 @@ from support.session import ledger_session
 
 import gitlease
 from benchmarks.bench import BARE, ROOT, Bench, environment
-from gitlease.core.lease import Actor
-from gitlease.core.resources import parse_resource
-from gitlease.engine.acts import renew_grants
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.claim import claim
-from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.kernel.ledger.acts import renew_grants
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.ledger.claim import claim
+from gitlease.kernel.ledger.keeping import Keeper, holds_of
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.wiring.workspace import open_workspace
 
 COUNTS = (1, 10, 50)

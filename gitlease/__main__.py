@@ -55,19 +55,19 @@ def _exit_on_signals() -> None:
 
 def _status(argv: list[str], prog: str) -> int:
     if argv[:1] == ["hook"]:  # runs with every commit, so without click
-        from gitlease.faces.hooks.entry import run_hook
+        from gitlease.guard.entry import run_hook
 
         return run_hook(argv[1:])
     if argv[:1] == ["agent"]:  # runs with every tool call, so without click
-        from gitlease.faces.agents import handling
+        from gitlease.agents import handling
 
         if handling.is_event(argv[1:]):
             return handling.run(argv[1:])
     if argv[:1] == ["server-hook"]:
-        from gitlease.faces.server_hook import run_server_hook
+        from gitlease.server.entry import run_server_hook
 
         return run_server_hook(argv[1:])
-    from gitlease.faces.cli.app import run
+    from gitlease.cli.app import run
 
     return run(argv, prog=prog)
 

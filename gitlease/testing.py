@@ -22,10 +22,10 @@ from datetime import datetime, timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.instant import moment_of, utc_text
-from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.methods import StrPath, check_listener, refusing_class, to_folder
+from gitlease.kernel.rules.errors import GitleaseError, UsageError
+from gitlease.kernel.rules.instant import moment_of, utc_text
+from gitlease.library.leases import Leases, OnLost, Session
+from gitlease.library.methods import StrPath, check_listener, refusing_class, to_folder
 from gitlease.wiring.memory import MemoryStorage, MovableClock, memory_store, memory_workspace
 from gitlease.wiring.workspace import Workspace
 
@@ -115,7 +115,7 @@ class MemoryLedger:
         ) -> Any:
             return self._opened(holder, **given | {"environ": given.get("environ") or {}})
 
-        place = "gitlease.faces.library"
+        place = "gitlease.library"
         with (
             patch(f"{place}.opening.open_workspace", opened),
             patch(f"{place}.holding.open_workspace", opened),

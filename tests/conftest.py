@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ from support.clock import ManualClock
 from support.fences import Fences, raise_fences
 from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import make_clone
+
+if TYPE_CHECKING:
+    from doors.fake import Desk
 
 FENCES = raise_fences()
 collecting.keep_rewritten()
@@ -140,3 +143,17 @@ def clones(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., list
 def manual_clock() -> ManualClock:
     """A clock which moves only when it is told to."""
     return ManualClock()
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 200 columns."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)

@@ -125,7 +125,7 @@ def test_slow_and_nightly_tests_run_every_night() -> None:
 
 
 def test_verbs_in_the_readme_exist() -> None:
-    from gitlease.faces.cli.app import MODULES
+    from gitlease.cli.app import MODULES
 
     blocks = "\n".join(commands())
     named = re.findall(r"^\s*\$? ?(?:gitlease|git lease) ([a-z]+)\b", blocks, re.MULTILINE)

@@ -165,7 +165,7 @@ def test_a_strict_type_checker_accepts_every_example(tmp_path: Path) -> None:
 
 
 def test_every_command_and_exit_code_is_documented() -> None:
-    from gitlease.faces.cli.app import application
+    from gitlease.cli.app import application
     from gitlease.verbs.table import CODES
 
     text = page("commands")
@@ -190,7 +190,7 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
 
 def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:
     """The page and the help of ``run`` say it; that it is so, the stories of runs show."""
-    from gitlease.verbs.running import run_verb
+    from gitlease.runs.verbs import run_verb
 
     section = page("contract").partition("## What is not promised\n")[2].partition("\n#")[0]
     (point,) = (x for x in re.split(r"^- ", section, flags=re.MULTILINE) if "SIGSTOP" in x)
@@ -200,7 +200,7 @@ def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:
 
 
 def test_every_policy_is_documented() -> None:
-    from gitlease.core.policy import KEYS
+    from gitlease.kernel.rules.policy import KEYS
 
     text = page("settings")
     assert [key for key in KEYS if f"`{key}`" not in text] == []

@@ -13,23 +13,30 @@ from functools import cache
 
 from gitlease.check.judging import Judgement, LedgerFacts, ledger_facts
 from gitlease.check.rules import CheckResult, no_ledger
-from gitlease.core.edge import Addresses
-from gitlease.core.errors import Denied, GitleaseError, NotFound, Unavailable, UsageError, shown
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
-from gitlease.core.ledger import Ledger, is_kept
-from gitlease.core.resources import fold
-from gitlease.engine.ledger_session import told_by, unread_records
-from gitlease.engine.ports import Clock, Snapshot, TaskFiles, doing
-from gitlease.git.files import load_json
-from gitlease.git.history import commit_ids, in_range
-from gitlease.git.rejections import denies
-from gitlease.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
 from gitlease.guard.commits import CommitFacts, CommitReader
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.history_reader import LedgerHistory, read_history
-from gitlease.store.private_store import PrivateStore
-from gitlease.store.transport import Remote, fetch_into
+from gitlease.kernel.git.files import load_json
+from gitlease.kernel.git.history import commit_ids, in_range
+from gitlease.kernel.git.rejections import denies
+from gitlease.kernel.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
+from gitlease.kernel.ledger.ledger_session import told_by, unread_records
+from gitlease.kernel.ledger.ports import Clock, Snapshot, TaskFiles, doing
+from gitlease.kernel.rules.edge import Addresses
+from gitlease.kernel.rules.errors import (
+    Denied,
+    GitleaseError,
+    NotFound,
+    Unavailable,
+    UsageError,
+    shown,
+)
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.ledger import Ledger, is_kept
+from gitlease.kernel.rules.resources import fold
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.history_reader import LedgerHistory, read_history
+from gitlease.kernel.store.private_store import PrivateStore
+from gitlease.kernel.store.transport import Remote, fetch_into
 
 # --- the change that CI runs for ------------------------------------------------------------------
 

@@ -23,13 +23,16 @@ from typing import Any, NamedTuple
 
 from gitlease.check import rules
 from gitlease.check.rules import finding_of
-from gitlease.core.edge import Addresses, printable
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import Instant, rfc3339
-from gitlease.core.lease import Actor, Lease, Moment, Policy, Relation, State, relation
-from gitlease.core.moves.operations import LAPSED, Event
-from gitlease.core.resources import WHOLE, fold, layer_words, scopes_overlap
-from gitlease.core.whose import (
+from gitlease.guard.commits import CommitFacts
+from gitlease.kernel.ledger.ports import Snapshot
+from gitlease.kernel.rules.edge import Addresses, printable
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import Instant, rfc3339
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, Policy, Relation, State, relation
+from gitlease.kernel.rules.moves.operations import LAPSED, Event
+from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
+from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
+from gitlease.kernel.rules.whose import (
     LaterGrants,
     Makers,
     Naming,
@@ -39,11 +42,8 @@ from gitlease.core.whose import (
     overridden_in,
     supersedes,
 )
-from gitlease.core.work import CheckRule, Finding, Level, Named
-from gitlease.engine.ports import Snapshot
-from gitlease.guard.commits import CommitFacts
-from gitlease.guard.rules import Cover, Touched, names_grant
-from gitlease.store.history_reader import GRANTS, LedgerHistory
+from gitlease.kernel.rules.work import CheckRule, Finding, Level, Named
+from gitlease.kernel.store.history_reader import GRANTS, LedgerHistory
 
 PATHS_SHOWN = 5
 SHORT_ID = 10

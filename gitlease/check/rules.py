@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import clean
-from gitlease.core.frozen import dataclass, field
-from gitlease.core.instant import moment_of, utc_text
-from gitlease.core.lease import LeaseView
-from gitlease.core.work import CheckRule, Finding, Level
-from gitlease.engine.acts import RetirePlan
+from gitlease.kernel.ledger.acts import RetirePlan
+from gitlease.kernel.rules.edge import Task
+from gitlease.kernel.rules.errors import clean
+from gitlease.kernel.rules.frozen import dataclass, field
+from gitlease.kernel.rules.instant import moment_of, utc_text
+from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.work import CheckRule, Finding, Level
 
 Json = dict[str, Any]
 ERROR, WARNING = Level.ERROR, Level.WARNING

@@ -22,11 +22,17 @@ from gitlease.check.task_history import (
     not_checked_out,
     unknown_here,
 )
-from gitlease.core.edge import EdgeEdit, Persons, Task, printable
-from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, humanize_duration, rfc3339
-from gitlease.core.lease import (
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.acts import RetirePlan
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.edges import Planned
+from gitlease.kernel.ledger.ledger_session import LedgerSession, unread_records
+from gitlease.kernel.ledger.ports import Snapshot, TaskList, TaskProblem, Written
+from gitlease.kernel.rules.edge import EdgeEdit, Persons, Task, printable
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS, humanize_duration, rfc3339
+from gitlease.kernel.rules.lease import (
     MAX_REASON,
     Lease,
     Moment,
@@ -36,18 +42,12 @@ from gitlease.core.lease import (
     same_person,
     standing,
 )
-from gitlease.core.moves.claiming import completed_records
-from gitlease.core.moves.holding import RETIRED
-from gitlease.core.moves.operations import Event, Retirement, grant_of
-from gitlease.core.resources import WHOLE, fold
-from gitlease.core.work import CheckRule, Finding
-from gitlease.engine import acts
-from gitlease.engine.acts import RetirePlan
-from gitlease.engine.answers import Answer
-from gitlease.engine.edges import Planned
-from gitlease.engine.ledger_session import LedgerSession, unread_records
-from gitlease.engine.ports import Snapshot, TaskList, TaskProblem, Written
-from gitlease.engine.queue import natural
+from gitlease.kernel.rules.moves.claiming import completed_records
+from gitlease.kernel.rules.moves.holding import RETIRED
+from gitlease.kernel.rules.moves.operations import Event, Retirement, grant_of
+from gitlease.kernel.rules.resources import WHOLE, fold
+from gitlease.kernel.rules.work import CheckRule, Finding
+from gitlease.tasks.queue import natural
 
 FIX = "gitlease check --stale --fix --yes"
 MAX_EVENTS = 20_000  # of the audit trail

@@ -11,17 +11,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from shlex import quote
 
-from gitlease.core.edge import Task, printable
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass
-from gitlease.core.resources import fold
-from gitlease.git.files import Unreadable
-from gitlease.git.history import NO_RENAMES, SECONDS, Changed, Commit, read_log, usual_addresses
-from gitlease.git.objects import BLOB, objects_of
-from gitlease.git.pushes import heads_asked
-from gitlease.git.repository import HEADS, PATHS, Repository, answered, ask, is_on
-from gitlease.settings.schema import FILE_STEM, Tasks
-from gitlease.store.transport import TIME_LIMIT
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.history import (
+    NO_RENAMES,
+    SECONDS,
+    Changed,
+    Commit,
+    read_log,
+    usual_addresses,
+)
+from gitlease.kernel.git.objects import BLOB, objects_of
+from gitlease.kernel.git.pushes import heads_asked
+from gitlease.kernel.git.repository import HEADS, PATHS, Repository, answered, ask, is_on
+from gitlease.kernel.rules.edge import Task, printable
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.resources import fold
+from gitlease.kernel.settings.schema import FILE_STEM, Tasks
+from gitlease.kernel.store.transport import TIME_LIMIT
 from gitlease.tasks.reading import is_yaml, read_task
 from gitlease.tasks.scan import MAX_BYTES, Wanted
 

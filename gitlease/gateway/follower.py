@@ -12,14 +12,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from gitlease.core.errors import GitleaseError, Unavailable
-from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, Moment
-from gitlease.core.moves.operations import Event
-from gitlease.engine.ports import LedgerStep, Snapshot
-from gitlease.engine.watch import LedgerAt
 from gitlease.gateway.gateway import SharedStore, revision_of
+from gitlease.kernel.ledger.ports import LedgerStep, Snapshot
+from gitlease.kernel.ledger.watch import LedgerAt
+from gitlease.kernel.rules.errors import GitleaseError, Unavailable
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Lease, Moment
+from gitlease.kernel.rules.moves.operations import Event
 
 SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners
 SHARE = 10  # the pause between these, in times the look took: a near remote is asked more often

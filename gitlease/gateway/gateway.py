@@ -11,26 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
-from gitlease.core.errors import GitleaseError, LeaseLost, UnknownOutcome, UsageError
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, Moment, State, holder_has, same_person
-from gitlease.core.moves.operations import (
-    LeaveTicket,
-    Operation,
-    Outcome,
-    Renew,
-    TakeTicket,
-    grant_of,
-)
-from gitlease.core.moves.transitions import Applied
-from gitlease.core.resources import Resource, fold
-from gitlease.core.work import WorkPush
-from gitlease.engine.acts import renew
-from gitlease.engine.answers import Answer
-from gitlease.engine.edges import EdgeRules, Edges, find_task
-from gitlease.engine.ledger_session import Assigned, LedgerSession, assigned_to
-from gitlease.engine.ports import (
+from gitlease.gateway.joiner import MOST, Joiner, keyed
+from gitlease.kernel.ledger.acts import renew
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.edges import EdgeRules, Edges, find_task
+from gitlease.kernel.ledger.ledger_session import Assigned, LedgerSession, assigned_to
+from gitlease.kernel.ledger.ports import (
     Clock,
     LedgerStep,
     LedgerStore,
@@ -40,8 +26,22 @@ from gitlease.engine.ports import (
     Swapped,
     TaskFiles,
 )
-from gitlease.engine.transaction import Step, fresh_id
-from gitlease.gateway.joiner import MOST, Joiner, keyed
+from gitlease.kernel.ledger.transaction import Step, fresh_id
+from gitlease.kernel.rules.errors import GitleaseError, LeaseLost, UnknownOutcome, UsageError
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import Instant
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, State, holder_has, same_person
+from gitlease.kernel.rules.moves.operations import (
+    LeaveTicket,
+    Operation,
+    Outcome,
+    Renew,
+    TakeTicket,
+    grant_of,
+)
+from gitlease.kernel.rules.moves.transitions import Applied
+from gitlease.kernel.rules.resources import Resource, fold
+from gitlease.kernel.rules.work import WorkPush
 
 # --- a shared store with its newest head, and joined steps ------------------------------------
 

@@ -21,14 +21,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from gitlease.core.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Moment, same_person
-from gitlease.core.ledger import MARKS, MAX_STEP, RingEntry
-from gitlease.core.moves.operations import Acknowledge, Event, Operation, Outcome
-from gitlease.core.moves.transitions import Applied, Decided, decide
-from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.engine.transaction import Step, Transaction, check_in_time, fresh_id, with_views
+from gitlease.kernel.ledger.ports import Clock, LedgerStore, Snapshot
+from gitlease.kernel.ledger.transaction import (
+    Step,
+    Transaction,
+    check_in_time,
+    fresh_id,
+    with_views,
+)
+from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import Actor, Moment, same_person
+from gitlease.kernel.rules.ledger import MARKS, MAX_STEP, RingEntry
+from gitlease.kernel.rules.moves.operations import Acknowledge, Event, Operation, Outcome
+from gitlease.kernel.rules.moves.transitions import Applied, Decided, decide
 
 # --- idempotency keys -------------------------------------------------------------------------
 # The id of a keyed operation is the request's key and a random part. By the key any gateway finds

@@ -15,11 +15,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-from gitlease.core.errors import Invalid, NotFound, UsageError, shown
-from gitlease.core.frozen import JSON, dataclass, field
-from gitlease.core.instant import MS
-from gitlease.core.lease import is_holder
-from gitlease.git.files import (
+from gitlease.kernel.git.files import (
     LOCK,
     cannot_keep,
     drop_leftovers,
@@ -27,6 +23,10 @@ from gitlease.git.files import (
     read_with_status,
     replace_file,
 )
+from gitlease.kernel.rules.errors import Invalid, NotFound, UsageError, shown
+from gitlease.kernel.rules.frozen import JSON, dataclass, field
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import is_holder
 
 FILE = "tokens.json"
 VERSION = 1

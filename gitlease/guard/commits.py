@@ -6,14 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gitlease.core.edge import Addresses, Progress, Task
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import LATEST, MS
-from gitlease.core.work import Authorship, Named, read_trailer
-from gitlease.engine.ports import TaskProblem
-from gitlease.git.files import Unreadable
-from gitlease.git.history import (
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.history import (
     COMMITS_AT_ONCE,
     GITLINK,
     LINK,
@@ -22,15 +16,21 @@ from gitlease.git.history import (
     paths_between,
     usual_addresses,
 )
-from gitlease.git.message import KEY
-from gitlease.git.objects import BLOB, GitObjects, objects_of
-from gitlease.git.repository import Repository, answered, ask, commits_as_words
-from gitlease.guard.rules import Touched, merged
-from gitlease.settings.schema import Tasks
+from gitlease.kernel.git.message import KEY
+from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
+from gitlease.kernel.git.repository import Repository, answered, ask, commits_as_words
+from gitlease.kernel.ledger.ports import TaskProblem
+from gitlease.kernel.rules.edge import Addresses, Progress, Task
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import LATEST, MS
+from gitlease.kernel.rules.viewpoint import Touched, merged
+from gitlease.kernel.rules.work import Authorship, Named, read_trailer
+from gitlease.kernel.settings.schema import Tasks
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 
 if TYPE_CHECKING:
-    from gitlease.core.whose import Makers
+    from gitlease.kernel.rules.whose import Makers
 
 
 MAX_READ = 2_000  # task files of one change; the others count by their names alone
@@ -285,7 +285,7 @@ class CommitReader:
         self, holders: Iterable[str], *, names: Mapping[str, str], bots: Iterable[str]
     ) -> Makers:
         """Know people by the mailmap, by their ``names`` in task files, and as ``bots``."""
-        from gitlease.core.whose import Makers
+        from gitlease.kernel.rules.whose import Makers
 
         canonical = self.canonical((*holders, *names))
         return Makers.of(Addresses(canonical=canonical, names=names), bots)

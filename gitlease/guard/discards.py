@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from gitlease.core.frozen import dataclass
+from gitlease.kernel.rules.frozen import dataclass
 
 LONGEST = 200_000  # characters of a command; Linux takes 131,072 bytes in one argument
 DEEPEST = 8  # shells that run one another's texts

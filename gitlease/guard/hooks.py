@@ -12,14 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.lease import LeaseView, person_key
-from gitlease.core.resources import WHOLE
-from gitlease.core.work import read_trailer, trailer
-from gitlease.git.files import Table, notes_of, strings_in
-from gitlease.git.history import Changed, committed, paths_between, staged
-from gitlease.git.message import (
+from gitlease.guard.commits import CommitFacts, CommitReader, task_status_changes, touched
+from gitlease.guard.service import GuardService
+from gitlease.kernel.git.files import Table, notes_of, strings_in
+from gitlease.kernel.git.history import Changed, committed, paths_between, staged
+from gitlease.kernel.git.message import (
     MessageReading,
     is_bare,
     read_message,
@@ -27,10 +24,13 @@ from gitlease.git.message import (
     with_trailers,
     write_message,
 )
-from gitlease.git.repository import Repository, ask, is_on, main_of
-from gitlease.git.run import commit_words, is_forced_push, is_mirror_push
-from gitlease.guard.commits import CommitFacts, CommitReader, task_status_changes, touched
-from gitlease.guard.rules import (
+from gitlease.kernel.git.repository import Repository, ask, is_on, main_of
+from gitlease.kernel.git.run import commit_words, is_forced_push, is_mirror_push
+from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
+from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.rules.lease import LeaseView, person_key
+from gitlease.kernel.rules.resources import WHOLE
+from gitlease.kernel.rules.viewpoint import (
     GuardReport,
     PushedCommit,
     PushedWork,
@@ -40,13 +40,13 @@ from gitlease.guard.rules import (
     Touched,
     merged,
 )
-from gitlease.guard.service import GuardService
-from gitlease.settings.schema import Tasks
+from gitlease.kernel.rules.work import read_trailer, trailer
+from gitlease.kernel.settings.schema import Tasks
 
 if TYPE_CHECKING:
-    from gitlease.core.whose import Makers
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.git.pushes import Push
+    from gitlease.kernel.git.pushes import Push
+    from gitlease.kernel.ledger.ledger_session import LedgerSession
+    from gitlease.kernel.rules.whose import Makers
 
 
 MADE_UNDER = "made under"  # a kind of notes: trailers that commits do not have, by their ids
@@ -106,10 +106,10 @@ class HookWorktree:
         """
         if not self._is_shared(remote):
             return self.brought(lines, remote)
-        from gitlease.git.pushes import announced
+        from gitlease.kernel.git.pushes import announced
 
         asked, target = announced(self.repository, lines, remote, self.environ, self.ref_prefix)
-        from gitlease.git.pushes import removed_by
+        from gitlease.kernel.git.pushes import removed_by
 
         lost, cut, unknown = removed_by(
             self.repository,
@@ -134,7 +134,7 @@ class HookWorktree:
         ledgers = []
         if self._is_shared(remote):
             # A mirror push deletes from the remote whatever is not here, every ledger too.
-            from gitlease.git.pushes import LEDGER
+            from gitlease.kernel.git.pushes import LEDGER
 
             mirrors = is_mirror_push() or any(map(is_on, self._config(remote, "mirror")))
             ledgers = [f"{self.ref_prefix}/*"] if mirrors else []
@@ -163,7 +163,7 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
-        from gitlease.git.pushes import brought_new
+        from gitlease.kernel.git.pushes import brought_new
 
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
@@ -224,7 +224,7 @@ class HookWorktree:
         return CommitReader(self.repository, self.tasks, base=main[1] if main else "")
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
-        from gitlease.git.pushes import outgoing
+        from gitlease.kernel.git.pushes import outgoing
 
         return outgoing(
             self.repository,
@@ -242,7 +242,7 @@ class HookWorktree:
         return self.shared is not None and self.shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
-        from gitlease.git.pushes import names_of
+        from gitlease.kernel.git.pushes import names_of
 
         return names_of(self.repository, remote)
 
@@ -371,7 +371,7 @@ class Hooks:
         if blocking or report.superseded:
             # Without what the push only carries along: the holders' own work, and what has landed.
             with contextlib.suppress(GitleaseError):
-                from gitlease.core.whose import Makers
+                from gitlease.kernel.rules.whose import Makers
 
                 carried = self._worktree.carried(lines, remote)
                 emails = {x.lease.holder for x in blocking}
@@ -448,8 +448,8 @@ class Hooks:
                     mine.append(task.resource)
             if not mine:
                 return decision
-            from gitlease.engine import claim
-            from gitlease.engine.answers import ClaimOptions
+            from gitlease.kernel.ledger import claim
+            from gitlease.kernel.ledger.answers import ClaimOptions
 
             answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
         # Only a holder stops the commit: whatever else fails here is our own trouble.
@@ -468,7 +468,7 @@ class Hooks:
     def _check_taken(self, started: Sequence[Started], service: LedgerSession) -> None:
         # Refuse to take a task from its assignee without a claim: the edge is out of the file
         # already, so the claim itself would not refuse it.
-        from gitlease.core.moves.claiming import assigned_error
+        from gitlease.kernel.rules.moves.claiming import assigned_error
 
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.frozen import dataclass
-from gitlease.git.files import (
+from gitlease.kernel.git.files import (
     LOCK,
     NOTES,
     Notes,
@@ -24,11 +23,12 @@ from gitlease.git.files import (
     replace_file,
     strings_in,
 )
-from gitlease.git.repository import Repository
-from gitlease.git.run import detach, own_module
+from gitlease.kernel.git.repository import Repository
+from gitlease.kernel.git.run import detach, own_module
+from gitlease.kernel.rules.frozen import dataclass
 
 if TYPE_CHECKING:
-    from gitlease.guard.rules import IdleMarker
+    from gitlease.kernel.rules.viewpoint import IdleMarker
 
 
 LONGEST_POINTER = 8_192

@@ -23,15 +23,15 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from gitlease.core.frozen import JSON, Damaged, dataclass, replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor
-from gitlease.git.files import Notes, Table, is_private, notes_of, strings_in
-from gitlease.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
-from gitlease.git.run import numbered_in, still_runs, working_parent
 from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
+from gitlease.kernel.git.files import Notes, Table, is_private, notes_of, strings_in
+from gitlease.kernel.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
+from gitlease.kernel.git.run import numbered_in, still_runs, working_parent
+from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.settings.identity import CONTINUED, continued
 from gitlease.runs.records import RunsFolder
-from gitlease.settings.identity import CONTINUED, continued
 
 Process = tuple[int, str]
 """A process: its number, and when it started (empty: unknown)."""

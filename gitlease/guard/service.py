@@ -8,7 +8,10 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import (
+from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
+from gitlease.kernel.git.files import LARGEST_NOTES, load_json, make_folders, store_json
+from gitlease.kernel.ledger.ports import Clock, LedgerStore, Snapshot
+from gitlease.kernel.rules.errors import (
     AnotherLedger,
     Denied,
     GitleaseError,
@@ -17,9 +20,9 @@ from gitlease.core.errors import (
     Rollback,
     Unavailable,
 )
-from gitlease.core.frozen import JSON, Damaged, replace
-from gitlease.core.instant import MS, humanize_duration, rfc3339
-from gitlease.core.lease import (
+from gitlease.kernel.rules.frozen import JSON, Damaged, replace
+from gitlease.kernel.rules.instant import MS, humanize_duration, rfc3339
+from gitlease.kernel.rules.lease import (
     Actor,
     Lease,
     LeaseRows,
@@ -30,11 +33,14 @@ from gitlease.core.lease import (
     person_key,
     relation,
 )
-from gitlease.core.resources import LOCAL_LAYER, WHOLE, layer_words, parse_resource, word_anywhere
-from gitlease.engine.ports import Clock, LedgerStore, Snapshot
-from gitlease.git.files import LARGEST_NOTES, load_json, make_folders, store_json
-from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
-from gitlease.guard.rules import (
+from gitlease.kernel.rules.resources import (
+    LOCAL_LAYER,
+    WHOLE,
+    layer_words,
+    parse_resource,
+    word_anywhere,
+)
+from gitlease.kernel.rules.viewpoint import (
     DAMAGE_SHOWN,
     THIRD,
     CachedLedger,
@@ -51,11 +57,11 @@ from gitlease.guard.rules import (
     reach_of,
     renew_at,
 )
-from gitlease.store.state import StateFolder, load_leases
+from gitlease.kernel.store.state import StateFolder, load_leases
 
 if TYPE_CHECKING:
-    from gitlease.core.whose import Makers, Naming, Superseded
-    from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.kernel.ledger.ledger_session import LedgerSession
+    from gitlease.kernel.rules.whose import Makers, Naming, Superseded
 
 
 class GuardService:
@@ -139,7 +145,7 @@ class GuardService:
         if not commits:
             return report
         # Loaded only here: most hooks are of commits, and name no lease.
-        from gitlease.guard.grants import naming_in, superseded_in
+        from gitlease.kernel.ledger.superseded import naming_in, superseded_in
 
         found: list[Superseded] = []
         for layer in self._layers:
@@ -364,7 +370,7 @@ class GuardService:
         doubt = self._store(layer).doubt(head)
         told_damage: tuple[str, ...] = ()
         if damage:
-            from gitlease.engine.ledger_session import of_damage
+            from gitlease.kernel.ledger.ledger_session import of_damage
 
             told_damage = of_damage(damage, shown=DAMAGE_SHOWN)
         cached = CachedLedger(
@@ -406,7 +412,7 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                from gitlease.engine.ledger_session import told, unread_notices
+                from gitlease.kernel.ledger.ledger_session import told, unread_notices
 
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]
@@ -478,8 +484,8 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
     """Renew leases of the cached state in one push; the messages for the holder."""
     # Nobody waits for it: an error would be seen by no one.
     try:
-        from gitlease.core.moves.operations import grant_of
-        from gitlease.engine.acts import renew_grants
+        from gitlease.kernel.ledger.acts import renew_grants
+        from gitlease.kernel.rules.moves.operations import grant_of
 
         answer = renew_grants(session, [*map(grant_of, leases)], in_use=False)
     except GitleaseError as error:

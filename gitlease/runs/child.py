@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
-from gitlease.core.errors import Invalid, NotFound
-from gitlease.git.files import share
-from gitlease.git.run import on_parent_death, run_git
+from gitlease.kernel.git.files import share
+from gitlease.kernel.git.run import on_parent_death, run_git
+from gitlease.kernel.rules.errors import Invalid, NotFound
 
 
 class NoCommand(NotFound):

@@ -28,8 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gitlease.core.frozen import dataclass
-from gitlease.git.run import (
+from gitlease.kernel.git.run import (
     Process,
     adopt_orphans,
     below,
@@ -45,6 +44,7 @@ from gitlease.git.run import (
     signal_process,
     started_at,
 )
+from gitlease.kernel.rules.frozen import dataclass
 
 PATIENCE = 20.0  # seconds for it to start
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clock is read again

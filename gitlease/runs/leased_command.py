@@ -11,7 +11,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from gitlease.core.errors import (
+from gitlease.kernel.git.repository import TIMEOUT, short_host, without_secrets
+from gitlease.kernel.git.run import local_variables_cleared, run_git, started_at
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger import claim as claim_module
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger.heartbeat import at_the_end, new_heartbeat, place_at_the_end
+from gitlease.kernel.ledger.keeping import holds_of
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.sessions import give_back, run_out, unbind
+from gitlease.kernel.ledger.stepping import settle_landed
+from gitlease.kernel.rules.errors import (
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -20,25 +30,15 @@ from gitlease.core.errors import (
     Unavailable,
     clean,
 )
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import format_duration, rfc3339
-from gitlease.core.lease import MAX_NOTE, Lease, State, same_person
-from gitlease.core.ledger import is_kept
-from gitlease.core.loss import Lost, early_ms
-from gitlease.core.moves.operations import Grant, grant_of
-from gitlease.core.resources import Resource, parse_resource, word_anywhere
-from gitlease.engine import acts
-from gitlease.engine import claim as claim_module
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.keeping import holds_of
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.sessions import give_back, run_out, unbind
-from gitlease.engine.stepping import settle_landed
-from gitlease.git.repository import TIMEOUT, short_host, without_secrets
-from gitlease.git.run import local_variables_cleared, run_git, started_at
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import format_duration, rfc3339
+from gitlease.kernel.rules.lease import MAX_NOTE, Lease, State, same_person
+from gitlease.kernel.rules.ledger import is_kept
+from gitlease.kernel.rules.loss import Lost, early_ms
+from gitlease.kernel.rules.moves.operations import Grant, grant_of
+from gitlease.kernel.rules.resources import Resource, parse_resource, word_anywhere
 from gitlease.runs.child import CannotExecute, check_executable, fork_into_background, handling
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.heartbeat import at_the_end, new_heartbeat, place_at_the_end
 from gitlease.runs.records import (
     DONE,
     FAILED,

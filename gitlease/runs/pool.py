@@ -14,24 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import (
-    GitleaseError,
-    Invalid,
-    LeaseHeld,
-    NotFound,
-    NothingLeft,
-    PolicyRefused,
-    Unavailable,
-)
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.moves.claiming import fit_ttl
-from gitlease.core.resources import fold
-from gitlease.engine import claim
-from gitlease.engine.answers import Answer
-from gitlease.engine.queue import Entry, WhyNot, nothing_left
-from gitlease.git.pushes import commits_behind, fetch_branch, tracked
-from gitlease.git.repository import (
+from gitlease.kernel.git.pushes import commits_behind, fetch_branch, tracked
+from gitlease.kernel.git.repository import (
     CHECKOUT,
     Repository,
     ask,
@@ -43,9 +27,24 @@ from gitlease.git.repository import (
     open_worktree,
     remove_worktree,
 )
-from gitlease.git.run import local_variables_cleared
+from gitlease.kernel.git.run import local_variables_cleared
+from gitlease.kernel.ledger import claim
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.heartbeat import in_a_run
+from gitlease.kernel.rules.edge import Task
+from gitlease.kernel.rules.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    NotFound,
+    NothingLeft,
+    PolicyRefused,
+    Unavailable,
+)
+from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.rules.moves.claiming import fit_ttl
+from gitlease.kernel.rules.resources import fold
 from gitlease.runs.child import handling
-from gitlease.runs.heartbeat import in_a_run
 from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
 from gitlease.runs.records import (
     DONE,
@@ -60,6 +59,7 @@ from gitlease.runs.records import (
     record_of,
     runs_of,
 )
+from gitlease.tasks.queue import Entry, WhyNot, nothing_left
 
 EMPTY, ENOUGH = "ended", "enough"  # why a pool is over; also the event of no new tasks
 ATTEMPTS = 3  # of one pool at a task that fails

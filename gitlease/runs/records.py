@@ -16,7 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
-from gitlease.core.errors import (
+from gitlease.kernel.git.files import (
+    alone,
+    drop_leftovers,
+    load_json,
+    make_folders,
+    open_regular,
+    replace_file,
+)
+from gitlease.kernel.git.repository import Repository, short_host
+from gitlease.kernel.git.run import numbered_in, started_at, still_runs, wait_for_end
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import DeadRun
+from gitlease.kernel.ledger.transaction import fresh_id
+from gitlease.kernel.rules.errors import (
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -25,26 +39,12 @@ from gitlease.core.errors import (
     UnknownOutcome,
     hint,
 )
-from gitlease.core.frozen import JSON, Damaged, dataclass, replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, LeaseView, same_person
-from gitlease.core.moves.operations import Claim, Grant
-from gitlease.core.resources import WHOLE, Resource, fold, parse_resource
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import DeadRun
-from gitlease.engine.queue import TaskQueue
-from gitlease.engine.transaction import fresh_id
-from gitlease.git.files import (
-    alone,
-    drop_leftovers,
-    load_json,
-    make_folders,
-    open_regular,
-    replace_file,
-)
-from gitlease.git.repository import Repository, short_host
-from gitlease.git.run import numbered_in, started_at, still_runs, wait_for_end
+from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Actor, LeaseView, same_person
+from gitlease.kernel.rules.moves.operations import Claim, Grant
+from gitlease.kernel.rules.resources import WHOLE, Resource, fold, parse_resource
+from gitlease.tasks.queue import TaskQueue
 
 OURS = "gitlease: "  # begins the lines of a log that are not the command's
 ALIVE, ENDED, POOLS = "alive", "runs", "pools"

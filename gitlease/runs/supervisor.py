@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Self
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS, Instant, format_duration
-from gitlease.core.loss import Hold, Lost, early_ms
-from gitlease.engine.ports import Clock
-from gitlease.git.run import members_of, outlive_parent, started_at, still_runs
+from gitlease.kernel.git.run import members_of, outlive_parent, started_at, still_runs
+from gitlease.kernel.ledger.heartbeat import Heartbeat
+from gitlease.kernel.ledger.ports import Clock
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.instant import MS, Instant, format_duration
+from gitlease.kernel.rules.loss import Hold, Lost, early_ms
 from gitlease.runs.child import CannotExecute, NoCommand, check_executable, foreground_group
 from gitlease.runs.guardian import (
     UNENDING,
@@ -31,7 +32,6 @@ from gitlease.runs.guardian import (
     ProcessGroup,
     wait_readable,
 )
-from gitlease.runs.heartbeat import Heartbeat
 
 GRACE = 10  # seconds from TERM to KILL, unless given
 SHARE = 6  # the grace is at most this part of a lease's time

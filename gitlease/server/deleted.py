@@ -6,11 +6,11 @@ carried out again from the beginning, since this server cannot know any more wha
 
 from __future__ import annotations
 
-from gitlease.core.moves.operations import Restore
-from gitlease.core.moves.transitions import Illegal, StepRecord
-from gitlease.git.objects import GitObjects
-from gitlease.store import tree
-from gitlease.store.records import BadStep, operations_line, read_step
+from gitlease.kernel.git.objects import GitObjects
+from gitlease.kernel.rules.moves.operations import Restore
+from gitlease.kernel.rules.moves.transitions import Illegal, StepRecord
+from gitlease.kernel.store import tree
+from gitlease.kernel.store.records import BadStep, operations_line, read_step
 
 MOST_REPLAYED = 10_000  # commits, of which a server judges five hundred a second
 

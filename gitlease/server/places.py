@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from gitlease.core.errors import GitleaseError
-from gitlease.git.files import Unreadable
-from gitlease.git.objects import BLOB, FOLDER, GitObjects, TreeEntry, read_tree
-from gitlease.settings.schema import DEFAULT_REMOTE, LEDGER, PREFIX, Settings
-from gitlease.store.records import HEADER_FILE, MAX_HEADER, read_header
-from gitlease.store.tree import MAX_TREE, read_commit
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.objects import BLOB, FOLDER, GitObjects, TreeEntry, read_tree
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.settings.schema import DEFAULT_REMOTE, LEDGER, PREFIX, Settings
+from gitlease.kernel.store.records import HEADER_FILE, MAX_HEADER, read_header
+from gitlease.kernel.store.tree import MAX_TREE, read_commit
 
 LAYER, REMOTE = "lease.layer", "lease.remote"
 

@@ -15,24 +15,8 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gitlease.core.edge import printable
-from gitlease.core.errors import GitleaseError, Invalid, hint
-from gitlease.core.frozen import dataclass
-from gitlease.core.instant import rfc3339
-from gitlease.core.lease import History
-from gitlease.core.moves.transitions import (
-    NEWER,
-    Applied,
-    Illegal,
-    Pusher,
-    StepRecord,
-    judge,
-    refused,
-)
-from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER
-from gitlease.engine.ports import Clock
-from gitlease.git.files import Unreadable
-from gitlease.git.objects import (
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.objects import (
     COMMIT,
     FILE,
     FOLDER,
@@ -42,17 +26,47 @@ from gitlease.git.objects import (
     TreeEntry,
     read_tree,
 )
-from gitlease.git.repository import OFFLINE, Pieces, Repository, ask, ask_line, discover, is_id
-from gitlease.guard.rules import Severity
+from gitlease.kernel.git.repository import (
+    OFFLINE,
+    Pieces,
+    Repository,
+    ask,
+    ask_line,
+    discover,
+    is_id,
+)
+from gitlease.kernel.ledger.ports import Clock
+from gitlease.kernel.rules.edge import printable
+from gitlease.kernel.rules.errors import GitleaseError, Invalid, hint
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.instant import rfc3339
+from gitlease.kernel.rules.lease import History
+from gitlease.kernel.rules.moves.transitions import (
+    NEWER,
+    Applied,
+    Illegal,
+    Pusher,
+    StepRecord,
+    judge,
+    refused,
+)
+from gitlease.kernel.rules.resources import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.kernel.rules.viewpoint import Severity
+from gitlease.kernel.settings.schema import FILE as SETTINGS_FILE
+from gitlease.kernel.settings.schema import LEDGER, Settings
+from gitlease.kernel.store import tree
+from gitlease.kernel.store.object_store import NewObjects
+from gitlease.kernel.store.records import HEADER_FILE, BadStep, operations_line, read_step
+from gitlease.kernel.store.tree import (
+    MAX_TREE,
+    LedgerCommit,
+    changed_files,
+    read_ledger,
+    write_tree,
+)
 from gitlease.server.deleted import has_restoration, past_of, restored_base
 from gitlease.server.places import LAYER, has_ledger, moved_settings
-from gitlease.settings.schema import FILE as SETTINGS_FILE
-from gitlease.settings.schema import LEDGER, Settings
-from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
-from gitlease.store import tree
-from gitlease.store.object_store import NewObjects
-from gitlease.store.records import HEADER_FILE, BadStep, operations_line, read_step
-from gitlease.store.tree import MAX_TREE, LedgerCommit, changed_files, read_ledger, write_tree
+from gitlease.server.settings import BLOCK, ServerSettings, project_settings, server_settings
 
 if TYPE_CHECKING:
     from gitlease.server.work import WorkGuard

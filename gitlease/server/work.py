@@ -14,21 +14,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import cast
 
-from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, Relation, Sighting, State, relation
-from gitlease.core.ledger import Damage, Ledger
-from gitlease.core.moves.operations import Event
-from gitlease.core.moves.transitions import Illegal, Pusher
-from gitlease.core.resources import parse_resource, scopes_overlap
-from gitlease.core.whose import GrantHistory, LaterGrants, Makers, Superseded, find_superseded
-from gitlease.core.work import Named
-from gitlease.git import history
-from gitlease.git.history import Changed
-from gitlease.git.objects import TREE, GitObjects, object_id
-from gitlease.git.pushes import lost_commits
-from gitlease.git.repository import Pieces, Repository, ask, ask_line, refusal
 from gitlease.guard.commits import (
     CommitFacts,
     CommitReader,
@@ -37,7 +22,20 @@ from gitlease.guard.commits import (
     task_status_changes,
     touched,
 )
-from gitlease.guard.rules import (
+from gitlease.kernel.git import history
+from gitlease.kernel.git.history import Changed
+from gitlease.kernel.git.objects import TREE, GitObjects, object_id
+from gitlease.kernel.git.pushes import lost_commits
+from gitlease.kernel.git.repository import Pieces, Repository, ask, ask_line, refusal
+from gitlease.kernel.rules.errors import GitleaseError, Invalid
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, Relation, Sighting, State, relation
+from gitlease.kernel.rules.ledger import Damage, Ledger
+from gitlease.kernel.rules.moves.operations import Event
+from gitlease.kernel.rules.moves.transitions import Illegal, Pusher
+from gitlease.kernel.rules.resources import parse_resource, scopes_overlap
+from gitlease.kernel.rules.viewpoint import (
     COMMIT_SKEW,
     GuardFinding,
     Severity,
@@ -45,9 +43,17 @@ from gitlease.guard.rules import (
     Viewpoint,
     names_grant,
 )
+from gitlease.kernel.rules.whose import (
+    GrantHistory,
+    LaterGrants,
+    Makers,
+    Superseded,
+    find_superseded,
+)
+from gitlease.kernel.rules.work import Named
+from gitlease.kernel.settings.schema import Tasks
+from gitlease.kernel.store.tree import LEASE_FOLDERS, GitRecords, read_ledger, walk
 from gitlease.server.receive import RefMove, ServerRefs
-from gitlease.settings.schema import Tasks
-from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger, walk
 
 # --- the changes of a push's commits, some files at a time ------------------------------------
 # One commit may change more files than fit into memory: git's output is judged as it arrives, and

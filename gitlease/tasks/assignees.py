@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from gitlease.core.edge import People, bare_name, handle_of, means_nobody, same_name
-from gitlease.core.frozen import dataclass
-from gitlease.core.lease import login_of, person_key
-from gitlease.git.repository import Repository, ask
-from gitlease.settings.text import letters
+from gitlease.kernel.git.repository import Repository, ask
+from gitlease.kernel.rules.edge import People, bare_name, handle_of, means_nobody, same_name
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.lease import login_of, person_key
+from gitlease.kernel.settings.text import letters
 
 MOST_COMMITS = 2_000  # whose authors are looked at
 

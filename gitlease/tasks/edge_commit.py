@@ -12,17 +12,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from tempfile import TemporaryDirectory
 
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.engine.ports import TaskChange
-from gitlease.git.files import Unreadable
-from gitlease.git.message import KEY
-from gitlease.git.objects import BLOB, GitObjects, objects_of
-from gitlease.git.ownership import REFUSED, cannot_write, closed_objects
-from gitlease.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
-from gitlease.git.run import GitResult, run_git
-from gitlease.settings.schema import Tasks
-from gitlease.store.private_store import make_folder
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.message import KEY
+from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
+from gitlease.kernel.git.ownership import REFUSED, cannot_write, closed_objects
+from gitlease.kernel.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
+from gitlease.kernel.git.run import GitResult, run_git
+from gitlease.kernel.ledger.ports import TaskChange
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.settings.schema import Tasks
+from gitlease.kernel.store.private_store import make_folder
 from gitlease.tasks.edit import LITERAL_PATHSPECS, edit_task
 from gitlease.tasks.scan import MAX_BYTES, printable
 

@@ -23,15 +23,15 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from gitlease.core.edge import EdgeEdit, Task, means_nobody, same_name
-from gitlease.core.errors import Invalid, shown
-from gitlease.core.frozen import replace
-from gitlease.core.resources import Resource, fold
-from gitlease.git.files import read_with_status
-from gitlease.git.plain_yaml import Node
-from gitlease.git.repository import TIMEOUT
-from gitlease.git.run import run_git
-from gitlease.settings.schema import LIST, SINGLE, Tasks
+from gitlease.kernel.git.files import read_with_status
+from gitlease.kernel.git.plain_yaml import Node
+from gitlease.kernel.git.repository import TIMEOUT
+from gitlease.kernel.git.run import run_git
+from gitlease.kernel.rules.edge import EdgeEdit, Task, means_nobody, same_name
+from gitlease.kernel.rules.errors import Invalid, shown
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.resources import Resource, fold
+from gitlease.kernel.settings.schema import LIST, SINGLE, Tasks
 from gitlease.tasks.reading import (
     Document,
     Field,

@@ -15,23 +15,23 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError, Invalid, NotFound
-from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Lease
-from gitlease.core.resources import Resource, fold
-from gitlease.core.work import Named, read_lines
-from gitlease.engine.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
-from gitlease.git.files import alone, drop_leftovers
-from gitlease.git.mainline import NO_MAIN, MainBranch, is_partial
-from gitlease.git.objects import objects_of
-from gitlease.git.repository import TIMEOUT, Repository, ask, is_on
-from gitlease.git.run import run_git
-from gitlease.settings.schema import Tasks
-from gitlease.store.private_store import make_folder
-from gitlease.store.records import STEP
-from gitlease.store.state import Journal, JournalEntry, StateFolder
+from gitlease.kernel.git.files import alone, drop_leftovers
+from gitlease.kernel.git.mainline import NO_MAIN, MainBranch, is_partial
+from gitlease.kernel.git.objects import objects_of
+from gitlease.kernel.git.repository import TIMEOUT, Repository, ask, is_on
+from gitlease.kernel.git.run import run_git
+from gitlease.kernel.ledger.ports import INDEX, Intent, TaskChange, TaskFiles, TaskList, Written
+from gitlease.kernel.rules.edge import Task
+from gitlease.kernel.rules.errors import GitleaseError, Invalid, NotFound
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Lease
+from gitlease.kernel.rules.resources import Resource, fold
+from gitlease.kernel.rules.work import Named, read_lines
+from gitlease.kernel.settings.schema import Tasks
+from gitlease.kernel.store.private_store import make_folder
+from gitlease.kernel.store.records import STEP
+from gitlease.kernel.store.state import Journal, JournalEntry, StateFolder
 from gitlease.tasks.scan import (
     FileKind,
     FoundFile,

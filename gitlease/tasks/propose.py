@@ -16,19 +16,19 @@ from datetime import datetime
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from gitlease.core.edge import People, Progress, Task, means_nobody, printable
-from gitlease.core.errors import GitleaseError, Invalid, UsageError
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.resources import Resource, escape, fold, name_resource
-from gitlease.engine.edges import BY_INIT, in_submodule
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.transaction import LONGEST_TURN
-from gitlease.git.files import notes_of, read_regular
-from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
-from gitlease.git.pushes import fetched_tip
-from gitlease.git.repository import TIMEOUT, Repository, ask
-from gitlease.git.run import run_git
-from gitlease.settings.schema import (
+from gitlease.kernel.git.files import notes_of, read_regular
+from gitlease.kernel.git.plain_yaml import BadYaml, Node, Shape, read_yaml
+from gitlease.kernel.git.pushes import fetched_tip
+from gitlease.kernel.git.repository import TIMEOUT, Repository, ask
+from gitlease.kernel.git.run import run_git
+from gitlease.kernel.ledger.edges import BY_INIT, in_submodule
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.transaction import LONGEST_TURN
+from gitlease.kernel.rules.edge import People, Progress, Task, means_nobody, printable
+from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.resources import Resource, escape, fold, name_resource
+from gitlease.kernel.settings.schema import (
     FILE_STEM,
     KEYS,
     LIST,
@@ -37,7 +37,7 @@ from gitlease.settings.schema import (
     Tasks,
     usual_handles,
 )
-from gitlease.settings.text import (
+from gitlease.kernel.settings.text import (
     SuggestedSettings,
     backlog_numbers,
     letters,

@@ -20,11 +20,15 @@ from hashlib import sha256
 from typing import Any, Final
 
 from gitlease import __version__
-from gitlease.core import edge, resources
-from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import Invalid, UsageError, shown
-from gitlease.core.frozen import non_defaults, replace
-from gitlease.core.resources import (
+from gitlease.kernel.git.files import CACHE, Unreadable, load_json, make_folders, store_json
+from gitlease.kernel.git.mainline import GIT_CRYPT
+from gitlease.kernel.git.plain_yaml import BadYaml, Node, Shape, read_yaml
+from gitlease.kernel.ledger.ports import TaskList, TaskProblem, doing
+from gitlease.kernel.rules import edge, resources
+from gitlease.kernel.rules.edge import Progress, Task
+from gitlease.kernel.rules.errors import Invalid, UsageError, shown
+from gitlease.kernel.rules.frozen import non_defaults, replace
+from gitlease.kernel.rules.resources import (
     Resource,
     check_braces,
     fold,
@@ -32,11 +36,7 @@ from gitlease.core.resources import (
     path_resource,
     resolve_path,
 )
-from gitlease.engine.ports import TaskList, TaskProblem, doing
-from gitlease.git.files import CACHE, Unreadable, load_json, make_folders, store_json
-from gitlease.git.mainline import GIT_CRYPT
-from gitlease.git.plain_yaml import BadYaml, Node, Shape, read_yaml
-from gitlease.settings.schema import FILE_STEM, Tasks
+from gitlease.kernel.settings.schema import FILE_STEM, Tasks
 from gitlease.tasks.scan import (
     MAX_BYTES,
     MAX_PATH,

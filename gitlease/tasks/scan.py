@@ -19,8 +19,20 @@ from functools import cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from gitlease.core.errors import Invalid, NotFound, UsageError, shown
-from gitlease.core.resources import (
+from gitlease.kernel.git.files import Unreadable, read_with_status
+from gitlease.kernel.git.mainline import ATTRIBUTES, filter_settings, may_have_filters, missing_of
+from gitlease.kernel.git.objects import (
+    BLOB,
+    COMMIT,
+    Absent,
+    GitObjects,
+    TreeEntry,
+    objects_of,
+    read_tree,
+)
+from gitlease.kernel.git.repository import PATHS, Repository, ask, is_id
+from gitlease.kernel.rules.errors import Invalid, NotFound, UsageError, shown
+from gitlease.kernel.rules.resources import (
     Jump,
     Pattern,
     PatternError,
@@ -30,19 +42,7 @@ from gitlease.core.resources import (
     path_resource,
     resolve_path,
 )
-from gitlease.git.files import Unreadable, read_with_status
-from gitlease.git.mainline import ATTRIBUTES, filter_settings, may_have_filters, missing_of
-from gitlease.git.objects import (
-    BLOB,
-    COMMIT,
-    Absent,
-    GitObjects,
-    TreeEntry,
-    objects_of,
-    read_tree,
-)
-from gitlease.git.repository import PATHS, Repository, ask, is_id
-from gitlease.settings.schema import FILE, FILE_STEM, Tasks
+from gitlease.kernel.settings.schema import FILE, FILE_STEM, Tasks
 
 MAX_FILES = 50_000
 MAX_DEPTH = 40
@@ -390,7 +390,7 @@ class RefTree:
         return Content(self._objects.read(self._files[file.path], BLOB, MAX_BYTES))
 
     def _apply_filters(self) -> dict[str, bytes | Unreadable]:
-        from gitlease.git.smudging import as_checked_out  # few files have filters
+        from gitlease.kernel.git.smudging import as_checked_out  # few files have filters
 
         # All at once, of a tree of its own: this one may be read folder by folder just now.
         whole = copy.copy(self)

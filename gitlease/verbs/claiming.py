@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gitlease.core.errors import Hint, LeaseHeld, UsageError, hint
-from gitlease.core.frozen import replace
-from gitlease.core.lease import State
-from gitlease.core.ledger import setback
-from gitlease.core.resources import WHOLE, Resource
-from gitlease.engine import claim as engine
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger import claim as engine
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.rules.errors import Hint, LeaseHeld, UsageError, hint
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import State
+from gitlease.kernel.rules.ledger import setback
+from gitlease.kernel.rules.resources import WHOLE, Resource
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import LEASE_EXITS, Door, Result, changed, verb

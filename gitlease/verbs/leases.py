@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core.errors import USE_ANY, Hint, NotFound, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.instant import format_duration
-from gitlease.core.resources import WHOLE, Resource, fold
-from gitlease.engine import acts
-from gitlease.engine.answers import Answer
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.rules.errors import USE_ANY, Hint, NotFound, UsageError
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.instant import format_duration
+from gitlease.kernel.rules.resources import WHOLE, Resource, fold
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
-    AT_A_CLONE,
     LEASE_EXITS,
     OWN_EXITS,
     Door,
-    DoorOfClone,
     Result,
     changed,
     verb,
@@ -321,63 +319,6 @@ def completed(answer: Answer) -> Result:
         return [*said, *sentences.edited(answer)]
 
     return changed(answer, wire.ended(answer), lines, value=())
-
-
-@verb(
-    "land",
-    """Finish a task and push its work, in one step that cannot half happen.
-
-The task's status is set to done in its file, in your last commit if that is yours, not pushed and
-not signed, else in a commit of its own. Your branch is brought onto the base, which is the remote's
-main branch: as it is, else by a rebase or a merge. Then work, task file and the completed lease go
-in one atomic push: a holder that lost its lease lands nothing. If others land first, it is done
-again on the new base, in the order of arrival. A conflict, a check that fails, or a refusal leaves
-your branch and your files as they were.
-
-Without RESOURCE it is the task that this session holds. If it is interrupted, repeat it: nothing is
-done twice.""",
-    examples=(
-        "gitlease land",
-        "gitlease land F001 --check 'make test'",
-        "gitlease land F001 --by merge --base develop",
-    ),
-    exits=(1, 2, 3, *LEASE_EXITS[2:]),
-    done="the work is on the base, and the lease is completed",
-    no=("held", "violations"),
-    doors=AT_A_CLONE,
-)
-def land_verb(
-    door: DoorOfClone,
-    resource: takes.Named | None = None,
-    *,
-    base: takes.Base = None,
-    by: takes.By = None,
-    check: takes.Check = None,
-    unfenced: takes.Unfenced = False,
-    no_verify: takes.NoVerify = False,
-) -> Result:
-    # Landing pushes commits, and the ledger of tests has no repository.
-    if door.in_memory:
-        raise UsageError("a ledger in memory has no work to land")
-    from gitlease.push.landing import LandOptions
-
-    options = LandOptions(
-        base=base, by=by, check=check or (), unfenced=unfenced, hooks=not no_verify
-    )
-    landed = door.workspace.land(resource, options, tell=door.tell)
-    where, several = f"{landed.base} of {landed.remote}", "s" * (landed.commits != 1)
-    number = f"{landed.commits} commit{several}, {landed.commit[:9]}"
-    said = f"landed {landed.resource} on {where}: {number}"
-    # An interrupted landing is repeated, and had perhaps come through.
-    if landed.already:
-        said = f"{landed.resource} has landed on {where} already"
-    return Result(
-        body=wire.landed(landed),
-        lines=lambda: [said],
-        leases=landed.leases,
-        value=landed,
-        warnings=landed.warnings,
-    )
 
 
 @verb(

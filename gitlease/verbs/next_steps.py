@@ -9,10 +9,17 @@ import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 
-from gitlease.core.errors import AnotherLedger, GitleaseError, Hint, LeaseHeld, LeaseLost, Loss
-from gitlease.core.frozen import replace
-from gitlease.core.lease import LeaseView, same_person
-from gitlease.core.resources import WHOLE, fold, word_anywhere
+from gitlease.kernel.rules.errors import (
+    AnotherLedger,
+    GitleaseError,
+    Hint,
+    LeaseHeld,
+    LeaseLost,
+    Loss,
+)
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import LeaseView, same_person
+from gitlease.kernel.rules.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb
 

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.core.errors import MAX_WORD, UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.lease import MAX_NOTE, MAX_REASON
-from gitlease.core.resources import Resource
+from gitlease.kernel.rules.errors import MAX_WORD, UsageError
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import MAX_NOTE, MAX_REASON
+from gitlease.kernel.rules.resources import Resource
 from gitlease.verbs.table import (
     AT_A_CLONE,
     COMMAND,

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from shlex import quote
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.instant import glance, humanize_duration
-from gitlease.core.lease import Actor, LeaseView, same_person
-from gitlease.core.moves.operations import LAPSED, TAKEOVER, Event
-from gitlease.core.resources import WHOLE
-from gitlease.engine.answers import EndedLease, Reading
-from gitlease.engine.stepping import read_leases, read_log
+from gitlease.kernel.git.repository import without_secrets
+from gitlease.kernel.ledger.answers import EndedLease, Reading
+from gitlease.kernel.ledger.stepping import read_leases, read_log
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.instant import glance, humanize_duration
+from gitlease.kernel.rules.lease import Actor, LeaseView, same_person
+from gitlease.kernel.rules.moves.operations import LAPSED, TAKEOVER, Event
+from gitlease.kernel.rules.resources import WHOLE
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (
@@ -26,7 +27,6 @@ from gitlease.verbs.table import (
     Table,
     verb,
 )
-from gitlease.wiring.workspace import without_secrets
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 NOBODY, NOTHING = "nobody yet, since git has no user.email", "nothing has happened yet"
@@ -243,7 +243,7 @@ def _doubts(door: DoorOfClone) -> tuple[str, ...]:
         found = door.ledger.edges.everywhere()
     except GitleaseError:  # what is wrong with the task files is for others to say
         return ()
-    from gitlease.engine.queue import doubt_messages
+    from gitlease.tasks.queue import doubt_messages
 
     return doubt_messages(found)
 

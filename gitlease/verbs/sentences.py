@@ -9,19 +9,26 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from gitlease.core.edge import EdgeEdit, People, Task, printable
-from gitlease.core.errors import GitleaseError, Hint
-from gitlease.core.instant import MS, glance, humanize_duration, moment_of, rfc3339, utc_text
-from gitlease.core.lease import LeaseView
-from gitlease.core.ledger import Note, Setback, Ticket
-from gitlease.core.loss import Lost
-from gitlease.core.resources import GLOBAL_LAYER, WHOLE, fold
+from gitlease.kernel.rules.edge import EdgeEdit, People, Task, printable
+from gitlease.kernel.rules.errors import GitleaseError, Hint
+from gitlease.kernel.rules.instant import (
+    MS,
+    glance,
+    humanize_duration,
+    moment_of,
+    rfc3339,
+    utc_text,
+)
+from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.ledger import Note, Setback, Ticket
+from gitlease.kernel.rules.loss import Lost
+from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, fold
 from gitlease.verbs.table import Door
 
 if TYPE_CHECKING:
-    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
-    from gitlease.engine.queue import Carry, Entry
-    from gitlease.engine.watch import WatchEvent
+    from gitlease.kernel.ledger.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.kernel.ledger.watch import WatchEvent
+    from gitlease.tasks.queue import Carry, Entry
 
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
@@ -294,14 +301,14 @@ def why_not(entry: Entry, now: datetime) -> str:
     task, view = entry.task, entry.lease
     if entry.why_not is None:
         return ""
-    from gitlease.engine.queue import WhyNot
+    from gitlease.tasks.queue import WhyNot
 
     if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:
         return f"status {printable(task.status.strip())} is not in tasks.statuses"
     if entry.why_not is WhyNot.ELSEWHERE:
-        from gitlease.engine.edges import place_of
+        from gitlease.kernel.ledger.edges import place_of
 
         return f"not in this checkout, but in {place_of(task.ref)}"
     if entry.why_not is WhyNot.WAITED_FOR:
@@ -334,7 +341,7 @@ def setback(found: Setback, now: datetime) -> str:
 
 def not_here(entries: Iterable[Entry]) -> str:
     """Say how many of the tasks would be free if this checkout had them; "" for none."""
-    from gitlease.engine.queue import WhyNot
+    from gitlease.tasks.queue import WhyNot
 
     count = sum(e.why_not is WhyNot.ELSEWHERE for e in entries)
     many = "1 task is" if count == 1 else f"{count} tasks are"
@@ -346,7 +353,7 @@ def how(carry: Carry, now: datetime) -> str:
     if (view := carry.lease) is None:
         return "assigned, no lease"
     part = where(view, short=True)
-    from gitlease.engine.queue import Carried
+    from gitlease.tasks.queue import Carried
 
     if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
         how = "taken over" if carry.state is Carried.TAKEN_OVER else "held"
@@ -366,8 +373,8 @@ def by_session(
 
     ``sessions`` are the caller's own. What others took is left out.
     """
-    from gitlease.engine.queue import Carried
     from gitlease.runs.records import is_process_alive
+    from gitlease.tasks.queue import Carried
 
     own, elsewhere = [], []
     taken = {fold(x.resource) for x in reading.taken}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitlease.core.errors import UsageError
-from gitlease.core.instant import humanize_duration
-from gitlease.engine import sessions
-from gitlease.engine.answers import Answer
-from gitlease.engine.sessions import OwnSession
+from gitlease.kernel.ledger import sessions
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.sessions import OwnSession
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.instant import humanize_duration
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import (

@@ -18,11 +18,18 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gitlease.core.errors import USE_ANY, GitleaseError, Hint, LeaseHeld, UsageError, check_text
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import MS, moment_of, parse_duration
-from gitlease.core.lease import Actor, LeaseView
-from gitlease.core.resources import Resource, parse_resource, parse_scope, path_resource
+from gitlease.kernel.rules.errors import (
+    USE_ANY,
+    GitleaseError,
+    Hint,
+    LeaseHeld,
+    UsageError,
+    check_text,
+)
+from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.rules.instant import MS, moment_of, parse_duration
+from gitlease.kernel.rules.lease import Actor, LeaseView
+from gitlease.kernel.rules.resources import Resource, parse_resource, parse_scope, path_resource
 
 Act = Callable[["LedgerSession", Sequence[Resource]], "Answer"]
 
@@ -30,39 +37,39 @@ COMMAND, LIBRARY, HTTP, TOOL = "command", "library", "http", "tool"
 ANY_DOOR = frozenset({COMMAND, LIBRARY, HTTP, TOOL})
 AT_A_CLONE = frozenset({COMMAND, LIBRARY})
 
-# The module of each verb, below this package.
+# The module of each verb: its part brings it.
 TABLE = {
-    "claim": "claiming",
-    "renew": "leases",
-    "extend": "leases",
-    "release": "leases",
-    "done": "leases",
-    "land": "leases",
-    "note": "leases",
-    "revoke": "leases",
-    "session list": "sessions",
-    "session end": "sessions",
-    "fence": "waiting",
-    "run": "running",
-    "dispatch": "running",
-    "work": "running",
-    "wait": "waiting",
-    "watch": "waiting",
-    "next": "tasks",
-    "set": "tasks",
-    "add": "tasks",
-    "list": "reading",
-    "log": "reading",
-    "status": "reading",
-    "whoami": "reading",
-    "check": "checking",
-    "verify": "checking",
-    "init": "settings",
-    "config": "settings",
-    "board": "board",
-    "queue": "queue",
-    "brief": "queue",
-    "show": "queue",
+    "claim": "verbs.claiming",
+    "renew": "verbs.leases",
+    "extend": "verbs.leases",
+    "release": "verbs.leases",
+    "done": "verbs.leases",
+    "land": "landing.verbs",
+    "note": "verbs.leases",
+    "revoke": "verbs.leases",
+    "session list": "verbs.sessions",
+    "session end": "verbs.sessions",
+    "fence": "landing.verbs",
+    "run": "runs.verbs",
+    "dispatch": "runs.verbs",
+    "work": "runs.verbs",
+    "wait": "verbs.waiting",
+    "watch": "verbs.waiting",
+    "next": "tasks.verbs",
+    "set": "tasks.verbs",
+    "add": "tasks.verbs",
+    "list": "verbs.reading",
+    "log": "verbs.reading",
+    "status": "verbs.reading",
+    "whoami": "verbs.reading",
+    "check": "check.verbs",
+    "verify": "check.verbs",
+    "init": "tools.settings_verbs",
+    "config": "tools.settings_verbs",
+    "board": "board.verbs",
+    "queue": "tasks.queue_verbs",
+    "brief": "tasks.queue_verbs",
+    "show": "tasks.queue_verbs",
 }
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 OWN_EXITS = (2, 3, 4, 5, 6, 7, 128)
@@ -154,7 +161,7 @@ class Door(Protocol):
 
     def is_known(self, resource: Resource) -> bool:
         """Return whether a name is a task's, or the ledger has a record of it."""
-        from gitlease.engine.stepping import is_in_ledger
+        from gitlease.kernel.ledger.stepping import is_in_ledger
 
         return is_in_ledger(self.ledger.look(), resource)
 
@@ -221,7 +228,7 @@ class DoorOfClone(Door, Protocol):
         return is_known(self.workspace, resource)
 
     def file_called(self, resource: Resource) -> NamedFile | None:
-        from gitlease.engine.stepping import is_in_ledger
+        from gitlease.kernel.ledger.stepping import is_in_ledger
 
         if resource.is_path or is_in_ledger(self.ledger.known_look(), resource):
             return None
@@ -230,12 +237,12 @@ class DoorOfClone(Door, Protocol):
         return file_called(self.workspace.repository, resource.text)
 
     def needs_any(self, name: str) -> bool:
-        from gitlease.verbs.doors import needs_any
+        from gitlease.wiring.doors import needs_any
 
         return needs_any(self.workspace, name)
 
     def is_anothers(self, name: str) -> bool:
-        from gitlease.verbs.doors import task_called
+        from gitlease.wiring.doors import task_called
 
         task = task_called(self.workspace, name)
         return task is not None and bool(task.others)
@@ -337,11 +344,11 @@ class Parameter:
 if TYPE_CHECKING:
     from typing import Annotated as Annotated
 
-    from gitlease.engine.answers import Answer
-    from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.engine.queue import TaskQueue
+    from gitlease.kernel.ledger.answers import Answer
+    from gitlease.kernel.ledger.ledger_session import LedgerSession
     from gitlease.runs.pool import Job, PoolEvent
     from gitlease.runs.records import RunRecord
+    from gitlease.tasks.queue import TaskQueue
     from gitlease.wiring.words import NamedFile
     from gitlease.wiring.workspace import Found, Repository, Workspace
 else:
@@ -691,7 +698,7 @@ def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]
 
 def find_verb(name: str) -> DeclaredVerb:
     """Return a verb of the table; only its module is imported."""
-    module = import_module(f"gitlease.verbs.{TABLE[name]}")
+    module = import_module(f"gitlease.{TABLE[name]}")
     found: DeclaredVerb = getattr(module, f"{name.replace(' ', '_')}_verb")
     return found
 

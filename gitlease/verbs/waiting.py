@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gitlease.core.errors import Hint, UsageError
-from gitlease.core.instant import format_duration
-from gitlease.core.resources import WHOLE, fold
-from gitlease.engine import claim as engine
-from gitlease.engine.ledger_session import told_by
-from gitlease.engine.watch import Watcher
+from gitlease.kernel.ledger import claim as engine
+from gitlease.kernel.ledger.ledger_session import told_by
+from gitlease.kernel.ledger.watch import Watcher
+from gitlease.kernel.rules.errors import Hint, UsageError
+from gitlease.kernel.rules.instant import format_duration
+from gitlease.kernel.rules.resources import WHOLE, fold
 from gitlease.verbs import parameters as takes
-from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, READING_EXITS, TOOL, Door, Result, verb
 
 
@@ -123,42 +122,3 @@ def watch_verb(
     )
     events = watcher.events(seconds=timeout)
     return Result(body={}, value=events, warnings=store.warnings)
-
-
-@verb(
-    "fence",
-    """Check whether the live lease of RESOURCE still has this TOKEN: exit 0 if so, else 3.
-
-Use this in a script as the last check before a step that cannot be undone. It always asks the
-remote. An expired lease counts as lost, whether it was taken over or not. A greater token was
-granted later. A system that remembers the greatest token it has seen and refuses smaller ones is
-safer than any check beforehand.""",
-    examples=(
-        "gitlease fence deploy-prod 42 && ./deploy.sh",
-        'gitlease fence "$GITLEASE_RESOURCE" "$GITLEASE_TOKEN"      # within gitlease run',
-    ),
-    exits=(2, 3, 4, 5, 7, 128),
-    done="the lease is live and has this token",
-    reads=True,
-)
-def fence_verb(
-    door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
-) -> Result:
-    # In the session that has the lease: a door may speak for several.
-    from gitlease.push.fenced_push import fence
-
-    answer = door.act(
-        "fence", [resource], lambda ledger, some: fence(ledger, some[0], token, scope=scope)
-    )
-    body = wire.changed(answer)
-    # A check changes no edge.
-    del body["edge"]
-
-    def lines() -> list[str]:
-        now = door.now()
-        return [
-            f"{sentences.named(view)} is held with token {token} {sentences.until(view, now)}"
-            for view in answer.leases
-        ]
-
-    return Result(body=body, lines=lines, leases=answer.leases, warnings=answer.warnings)

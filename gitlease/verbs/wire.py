@@ -7,28 +7,28 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError
-from gitlease.core.instant import rfc3339, utc_text
-from gitlease.core.lease import LeaseView
-from gitlease.core.ledger import Note, Setback, Ticket
-from gitlease.core.loss import Lost
-from gitlease.core.moves.operations import Event
-from gitlease.core.resources import Resource
+from gitlease.kernel.rules.edge import Task
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.instant import rfc3339, utc_text
+from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.ledger import Note, Setback, Ticket
+from gitlease.kernel.rules.loss import Lost
+from gitlease.kernel.rules.moves.operations import Event
+from gitlease.kernel.rules.resources import Resource
 from gitlease.verbs import sentences
 from gitlease.verbs.table import exit_of
 
 if TYPE_CHECKING:
-    from gitlease.core.work import Finding, WorkRef
-    from gitlease.engine.answers import Answer, EndedLease, QueueReading, Taken
-    from gitlease.engine.queue import Carry, Entry
-    from gitlease.engine.watch import WatchEvent
-    from gitlease.push.fenced_push import PushAnswer
-    from gitlease.push.landing import Landed
+    from gitlease.board.verbs import BoardRow, BoardView
+    from gitlease.kernel.ledger.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.kernel.ledger.watch import WatchEvent
+    from gitlease.kernel.rules.work import Finding, WorkRef
+    from gitlease.landing.fenced_push import PushAnswer
+    from gitlease.landing.landing import Landed
     from gitlease.runs.records import RunRecord
     from gitlease.runs.supervisor import Ended
-    from gitlease.verbs.board import BoardRow, BoardView
-    from gitlease.wiring.doctor import Diagnosis
+    from gitlease.tasks.queue import Carry, Entry
+    from gitlease.tools.doctor import Diagnosis
     from gitlease.wiring.workspace import Setting
 
 

@@ -12,15 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError, hint, shown
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import Header
-from gitlease.core.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
-from gitlease.engine.ports import Clock
-from gitlease.git.files import Unreadable
-from gitlease.git.mainline import (
+from gitlease.guard.notes import NotedInbox, head_moved, origin_of
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.mainline import (
     MAILMAP,
     MAX_MAILMAP,
     Mailmap,
@@ -29,11 +23,17 @@ from gitlease.git.mainline import (
     learn_main,
     read_main_file,
 )
-from gitlease.git.objects import SHA1, SHA256
-from gitlease.git.repository import Repository, Ways, main_branch, without_secrets
-from gitlease.git.run import GitResult
-from gitlease.guard.notes import NotedInbox, head_moved, origin_of
-from gitlease.settings.places import (
+from gitlease.kernel.git.objects import SHA1, SHA256
+from gitlease.kernel.git.repository import Repository, Ways, main_branch, without_secrets
+from gitlease.kernel.git.run import GitResult
+from gitlease.kernel.ledger.ports import Clock
+from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError, hint, shown
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.ledger import Header
+from gitlease.kernel.rules.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
+from gitlease.kernel.settings.places import (
     LAYER,
     PLACE,
     REMOTE,
@@ -53,7 +53,7 @@ from gitlease.settings.places import (
     read_used,
     values_of,
 )
-from gitlease.settings.schema import (
+from gitlease.kernel.settings.schema import (
     FILE,
     KEYS,
     LEDGER,
@@ -68,14 +68,14 @@ from gitlease.settings.schema import (
     remotes_of_work,
     resolve_remote,
 )
-from gitlease.store.state import KNOWN_FILE, StateFolder
+from gitlease.kernel.store.state import KNOWN_FILE, StateFolder
 
 if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
-    from gitlease.store.admission import RemoteFacts
-    from gitlease.store.elsewhere import OtherPlaces
-    from gitlease.store.git_ledger import NewPlace, RefLedgerStore
-    from gitlease.store.transport import GitRefs, Remote, Watched
+    from gitlease.kernel.store.admission import RemoteFacts
+    from gitlease.kernel.store.elsewhere import OtherPlaces
+    from gitlease.kernel.store.git_ledger import NewPlace, RefLedgerStore
+    from gitlease.kernel.store.transport import GitRefs, Remote, Watched
     from gitlease.tasks.files import GitTaskFiles
 
 
@@ -168,7 +168,7 @@ class LedgerPlace:
             return USUAL_STATE
         from hashlib import sha256
 
-        from gitlease.store.transport import USUAL_PREFIX
+        from gitlease.kernel.store.transport import USUAL_PREFIX
 
         # An older gitlease named the state of a URL by it alone.
         text = name.removesuffix(f" {USUAL_PREFIX}")
@@ -283,7 +283,7 @@ class LedgerPlace:
             source: str,
             limit: float,
         ) -> GitResult:
-            from gitlease.store.transport import fetch_objects
+            from gitlease.kernel.store.transport import fetch_objects
 
             remote = self.remote_at(repository.ways_to(name).fetch, name)
             return fetch_objects(remote, store, options, settings, source, limit)
@@ -305,7 +305,7 @@ class LedgerPlace:
 
         Raises Unavailable and Denied.
         """
-        from gitlease.git.pushes import fetched_tip, tip_now
+        from gitlease.kernel.git.pushes import fetched_tip, tip_now
 
         repository, ref = self.repository, self.main().ref
         asked = self.settings if self.located is None else self.located.asked
@@ -333,7 +333,7 @@ class LedgerPlace:
         names = remotes_of_work(self.location, self.repository)
         if self.main_branch() is not None:
             return None
-        from gitlease.git.pushes import refs_known
+        from gitlease.kernel.git.pushes import refs_known
 
         return next((name for name in names if refs_known(self.repository, [name])), None)
 
@@ -411,7 +411,7 @@ class LedgerPlace:
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
 
-        from gitlease.store.git_ledger import RefLedgerStore
+        from gitlease.kernel.store.git_ledger import RefLedgerStore
 
         return RefLedgerStore(
             refs,
@@ -466,7 +466,7 @@ class LedgerPlace:
         def state(name: str) -> StateFolder:
             return StateFolder(place.state(layers.get(name, name)), on_move=on_move)
 
-        from gitlease.store.git_ledger import NewPlace
+        from gitlease.kernel.store.git_ledger import NewPlace
 
         new = NewPlace(
             refs,
@@ -505,7 +505,7 @@ class LedgerPlace:
             return None
         used, folder = self.located.used, os.path.join(self.private, "state")
         last = "" if self.settings.remote_explicit else used.last
-        from gitlease.store.elsewhere import OtherPlaces
+        from gitlease.kernel.store.elsewhere import OtherPlaces
 
         return OtherPlaces(folder, self.key, last, used.names)
 
@@ -521,11 +521,11 @@ class LedgerPlace:
 
         ``layers`` are called otherwise there, and ``objects`` is another repository for objects.
         """
-        from gitlease.store.private_store import PrivateStore
+        from gitlease.kernel.store.private_store import PrivateStore
 
         if (url := self.location.url) is None:
-            from gitlease.store.private_store import make_bare, make_folder
-            from gitlease.store.transport import USUAL_PREFIX, Remote
+            from gitlease.kernel.store.private_store import make_bare, make_folder
+            from gitlease.kernel.store.transport import USUAL_PREFIX, Remote
 
             own = os.path.join(self.private, "local.git")
             make_folder(self.private)
@@ -546,7 +546,7 @@ class LedgerPlace:
         def state(layer: str) -> str:
             return self.state((layers or {}).get(layer, layer))
 
-        from gitlease.store.transport import GitRefs
+        from gitlease.kernel.store.transport import GitRefs
 
         return GitRefs(
             remote, store, state, prefix, time_limit=time_limit, watched=watched, layers=layers
@@ -594,7 +594,7 @@ class LedgerPlace:
         def unreadable() -> Invalid | None:
             return self._unreadable(learn)
 
-        from gitlease.store.admission import RemoteFacts
+        from gitlease.kernel.store.admission import RemoteFacts
 
         if ways is None:
             recorded = self.recorded_id
@@ -613,7 +613,7 @@ class LedgerPlace:
 
         problem, way_out = "", tuple[str, ...]()
         if not ways.is_one:
-            from gitlease.store.admission import NAME_REMOTE, RULES, name_url
+            from gitlease.kernel.store.admission import NAME_REMOTE, RULES, name_url
 
             problem = _refusal_of(location.name or "the remote", ways)
             leads_on = repository.ways_to(ways.fetch).is_one
@@ -717,7 +717,7 @@ class LedgerPlace:
 
     def remote_at(self, url: str, name: str | None) -> Remote:
         """How git reaches a URL: with the settings of this clone."""
-        from gitlease.store.transport import Remote
+        from gitlease.kernel.store.transport import Remote
 
         repository, config = self.repository, self.repository.config
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]

@@ -9,13 +9,13 @@ import time
 from collections.abc import Mapping
 from weakref import WeakSet
 
-from gitlease.core.errors import UsageError
-from gitlease.core.frozen import replace
-from gitlease.core.instant import MS, Instant
-from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
-from gitlease.runs.heartbeat import Heartbeat
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.memory import MemoryStorage, memory_store
+from gitlease.kernel.git.repository import ConfigEntry, GitConfig, Repository, discover
+from gitlease.kernel.ledger.heartbeat import Heartbeat
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.memory import MemoryStorage, memory_store
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 __all__ = ["MemoryStorage", "MovableClock", "memory_store", "memory_workspace"]

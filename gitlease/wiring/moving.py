@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.instant import MS
-from gitlease.engine import acts
-from gitlease.engine.answers import Reading
-from gitlease.git.mainline import Presence
-from gitlease.settings.places import LAYER, place_word, values_of
-from gitlease.settings.schema import FILE
-from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.kernel.git.mainline import Presence
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.answers import Reading
+from gitlease.kernel.rules.errors import Invalid, UsageError
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.settings.places import LAYER, place_word, values_of
+from gitlease.kernel.settings.schema import FILE
+from gitlease.kernel.store.git_ledger import RefLedgerStore
 from gitlease.wiring.workspace import Workspace
 
 

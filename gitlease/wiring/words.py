@@ -15,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from gitlease.core.errors import CLAIM_ANY, GitleaseError, UsageError
-from gitlease.core.lease import same_person
-from gitlease.core.resources import (
+from gitlease.kernel.git.repository import Repository, ask
+from gitlease.kernel.rules.errors import CLAIM_ANY, GitleaseError, UsageError
+from gitlease.kernel.rules.lease import same_person
+from gitlease.kernel.rules.resources import (
     PATH_PREFIX,
     Issues,
     Resource,
@@ -31,8 +32,7 @@ from gitlease.core.resources import (
     reads_as_issue,
     resolve_path,
 )
-from gitlease.git.repository import Repository, ask
-from gitlease.settings.schema import remotes_of_work
+from gitlease.kernel.settings.schema import remotes_of_work
 from gitlease.wiring.workspace import Workspace
 
 _WILDCARD = re.compile(r"[*?\[\\]")
@@ -124,7 +124,7 @@ def dead_hooks(workspace: Workspace) -> tuple[str, ...]:
     path = repository.config.get("core.hooksPath")
     if not path:
         return ()
-    from gitlease.install.git_hooks import warn_once
+    from gitlease.guard.install import warn_once
 
     return (warning,) if (warning := warn_once(repository, path)) else ()
 

@@ -9,25 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.edge import People, Progress, Task
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, moment_of
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, TaskList
-from gitlease.engine.stepping import settle_landed
-from gitlease.engine.transaction import PATIENCE
-from gitlease.git.files import Unreadable
-from gitlease.git.pushes import fetch_commits
-from gitlease.git.repository import HEADS, Repository, commit_of, without_secrets
-from gitlease.git.repository import discover as find_repository
-from gitlease.git.run import SystemClock, WokenClock
 from gitlease.guard.notes import CarriedLeases, is_due
-from gitlease.settings.identity import Identity, here, resolve_identity
-from gitlease.settings.schema import (
+from gitlease.kernel.git.files import Unreadable
+from gitlease.kernel.git.pushes import fetch_commits
+from gitlease.kernel.git.repository import HEADS, Repository, commit_of, without_secrets
+from gitlease.kernel.git.repository import discover as find_repository
+from gitlease.kernel.git.run import SystemClock, WokenClock
+from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
+from gitlease.kernel.ledger.stepping import settle_landed
+from gitlease.kernel.ledger.transaction import PATIENCE
+from gitlease.kernel.rules.edge import People, Progress, Task
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS, moment_of
+from gitlease.kernel.rules.lease import Actor, Lease
+from gitlease.kernel.rules.resources import GLOBAL_LAYER, Resource
+from gitlease.kernel.settings.identity import Identity, here, resolve_identity
+from gitlease.kernel.settings.schema import (
     BUILT_IN,
     FILE,
     LEDGER,
@@ -40,17 +40,17 @@ from gitlease.settings.schema import (
     recorded_id,
     remotes_of_work,
 )
-from gitlease.settings.schema import set_config as write_setting
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.transport import TIME_LIMIT, Watched
+from gitlease.kernel.settings.schema import set_config as write_setting
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
 
 if TYPE_CHECKING:
-    from gitlease.engine.queue import TaskQueue
     from gitlease.guard.service import GuardService
-    from gitlease.push.landing import Landed, LandOptions
+    from gitlease.kernel.settings.text import SuggestedSettings
+    from gitlease.landing.landing import Landed, LandOptions
     from gitlease.runs.records import RunsFolder
-    from gitlease.settings.text import SuggestedSettings
+    from gitlease.tasks.queue import TaskQueue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class Workspace:
     @cached_property
     def queue(self) -> TaskQueue:
         """The queue of tasks."""
-        from gitlease.engine.queue import TaskQueue
+        from gitlease.tasks.queue import TaskQueue
 
         return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
 
@@ -249,7 +249,7 @@ class Workspace:
 
         ``tell`` gets the lines that hooks and the server print.
         """
-        from gitlease.wiring.push import land
+        from gitlease.landing.opening import land
 
         return land(self, resource, options, tell)
 
@@ -479,10 +479,10 @@ def write_default_settings(
     from gitlease.tasks.propose import fitting_settings
 
     suggested = fitting_settings(repository)
-    from gitlease.settings.text import SuggestedSettings
+    from gitlease.kernel.settings.text import SuggestedSettings
 
     if suggested.proposed and not accept(suggested):
-        from gitlease.settings.text import settings_yaml
+        from gitlease.kernel.settings.text import settings_yaml
 
         suggested = SuggestedSettings(settings_yaml(), headed=suggested.headed)
     try:
@@ -537,7 +537,7 @@ def record_ledger(workspace: Workspace, ledger_id: str | None) -> tuple[bool, tu
         wanted[PREFIX] = found[PREFIX].value
     elif ledger_id in (committed, found[LEDGER].value):
         return False, ()
-    from gitlease.settings.text import record
+    from gitlease.kernel.settings.text import record
 
     if (written := record(repository, wanted)) is not False:
         return bool(written), ()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from core.values import JO, KIM, NOON, TTL, lease, moment
+from kernel.rules.values import JO, KIM, NOON, TTL, lease, moment
 from support.snapshots import check_words
 from support.tasks import task
 from support.told_history import Told
@@ -23,12 +23,12 @@ from gitlease.check.stale import (
     stale_edges,
 )
 from gitlease.check.task_history import Deleted, TaskHistory, Version
-from gitlease.core.edge import People, Persons, Progress, Task
-from gitlease.core.instant import MS, moment_of
-from gitlease.core.lease import DEFAULT_POLICY, Lease, State
-from gitlease.core.moves.operations import Event
-from gitlease.core.work import Finding
-from gitlease.engine.ports import TaskList, TaskProblem
+from gitlease.kernel.ledger.ports import TaskList, TaskProblem
+from gitlease.kernel.rules.edge import People, Persons, Progress, Task
+from gitlease.kernel.rules.instant import MS, moment_of
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, State
+from gitlease.kernel.rules.moves.operations import Event
+from gitlease.kernel.rules.work import Finding
 
 DAY = 86_400
 KIM_AT_WORK, KIM_HOME = "kim@work.example", "kim@home.example"

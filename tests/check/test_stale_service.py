@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from core.values import F001, JO, KIM
+from kernel.rules.values import F001, JO, KIM
 from support.session import LeaseService, MemoryWorld
 from support.snapshots import check_words
 from support.tasks import Killed, task
@@ -14,13 +14,13 @@ from support.told_history import Told
 
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import Lack, TaskHistory
-from gitlease.core.edge import People, Progress
-from gitlease.core.errors import Denied
-from gitlease.core.lease import Actor
-from gitlease.core.resources import parse_resource
-from gitlease.core.work import Finding
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ports import TaskProblem
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.ledger.ports import TaskProblem
+from gitlease.kernel.rules.edge import People, Progress
+from gitlease.kernel.rules.errors import Denied
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.work import Finding
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

@@ -15,9 +15,9 @@ from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 from support.tasks import task
 
 from gitlease.check.task_history import Lack, Past, TaskHistory, Version
-from gitlease.core.errors import Invalid, Unavailable
-from gitlease.git.history import read_answer, read_log
-from gitlease.git.repository import discover
+from gitlease.kernel.git.history import read_answer, read_log
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.errors import Invalid, Unavailable
 
 DAY = 86_400
 NOW = ManualClock().wall_ms // 1_000

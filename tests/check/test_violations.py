@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core.values import F001, JO, KIM, NOON, at, lease
+from kernel.rules.values import F001, JO, KIM, NOON, at, lease
 
 from gitlease.check.judging import Granted, Judgement, LedgerFacts, granted
-from gitlease.core.edge import Addresses
-from gitlease.core.instant import MS
-from gitlease.core.lease import DEFAULT_POLICY, Lease, Moment
-from gitlease.core.moves.operations import Event
-from gitlease.core.work import Authorship, Named, read_trailer, trailer
 from gitlease.guard.commits import CommitFacts
-from gitlease.guard.rules import Touched
+from gitlease.kernel.rules.edge import Addresses
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, Moment
+from gitlease.kernel.rules.moves.operations import Event
+from gitlease.kernel.rules.viewpoint import Touched
+from gitlease.kernel.rules.work import Authorship, Named, read_trailer, trailer
 
 HOUR = 3_600
 TOUCHED = (Touched("src/a.py"),)

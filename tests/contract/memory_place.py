@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from support.clock import ManualClock
 from support.memory import MemoryClone
 
-from gitlease.core.ledger import Fate
-from gitlease.engine.ports import Cause, LedgerStore, Swapped
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.memory import MemoryStorage
-from gitlease.store.storage import Move
+from gitlease.kernel.ledger.ports import Cause, LedgerStore, Swapped
+from gitlease.kernel.rules.ledger import Fate
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.memory import MemoryStorage
+from gitlease.kernel.store.storage import Move
 
 
 class Remote(MemoryStorage):

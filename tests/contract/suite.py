@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
-from core.values import (
+from kernel.rules.values import (
     F001,
     JO,
     KIM,
@@ -39,9 +39,10 @@ from core.values import (
 )
 from support.clock import ManualClock
 
-from gitlease.core.errors import Rollback
-from gitlease.core.instant import MS
-from gitlease.core.lease import (
+from gitlease.kernel.ledger.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.kernel.rules.errors import Rollback
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Lease,
     Moment,
@@ -51,8 +52,8 @@ from gitlease.core.lease import (
     holder_has,
     standing,
 )
-from gitlease.core.ledger import MAX_STEP, Fate, Ledger
-from gitlease.core.moves.operations import (
+from gitlease.kernel.rules.ledger import MAX_STEP, Fate, Ledger
+from gitlease.kernel.rules.moves.operations import (
     Acknowledge,
     Barrier,
     Create,
@@ -63,10 +64,9 @@ from gitlease.core.moves.operations import (
     TakeTicket,
     Unbind,
 )
-from gitlease.core.moves.transitions import create
-from gitlease.core.moves.transitions import decide as decide_step
-from gitlease.core.resources import parse_resource
-from gitlease.engine.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.kernel.rules.moves.transitions import create
+from gitlease.kernel.rules.moves.transitions import decide as decide_step
+from gitlease.kernel.rules.resources import parse_resource
 
 LAYER = "global"
 RUN = replace(JO, session="run-1", host="laptop:4711")

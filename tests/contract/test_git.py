@@ -11,12 +11,12 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.engine.ports import LedgerStore
-from gitlease.store import transport
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.private_store import PrivateStore
-from gitlease.store.state import StateFolder
-from gitlease.store.transport import GitRefs
+from gitlease.kernel.ledger.ports import LedgerStore
+from gitlease.kernel.store import transport
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.private_store import PrivateStore
+from gitlease.kernel.store.state import StateFolder
+from gitlease.kernel.store.transport import GitRefs
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\

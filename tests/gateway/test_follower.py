@@ -12,13 +12,13 @@ from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.running import until
 from support.session import ledger_session
 
-from gitlease.core.errors import GitleaseError, Unavailable
-from gitlease.core.lease import Actor
-from gitlease.core.resources import parse_resource
-from gitlease.engine.claim import claim
 from gitlease.gateway import follower
 from gitlease.gateway.follower import FollowedEvent, Follower
 from gitlease.gateway.gateway import SharedStore
+from gitlease.kernel.ledger.claim import claim
+from gitlease.kernel.rules.errors import GitleaseError, Unavailable
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.resources import parse_resource
 
 JO = Actor("jo@example.com")
 

@@ -16,22 +16,22 @@ from support.running import until
 from support.session import NoTaskFiles, ledger_session
 from support.snapshots import raises
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable
-from gitlease.core.frozen import replace
-from gitlease.core.lease import DEFAULT_POLICY, Actor, Moment
-from gitlease.core.ledger import RING_SIZE
-from gitlease.core.moves.operations import Claim, Create, Operation, Release
-from gitlease.core.moves.transitions import create, decide
-from gitlease.core.resources import parse_resource
-from gitlease.engine.acts import release
-from gitlease.engine.claim import claim
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.transaction import Step, fresh_id
-from gitlease.engine.wait import WaitQueue
 from gitlease.gateway.gateway import Gateway, JoinedSteps, SharedStore
 from gitlease.gateway.joiner import MOST, AppliedBefore, Joiner, keyed
-from gitlease.store.records import read_step, step_line
+from gitlease.kernel.ledger.acts import release
+from gitlease.kernel.ledger.claim import claim
+from gitlease.kernel.ledger.edges import EdgeRules
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.transaction import Step, fresh_id
+from gitlease.kernel.ledger.wait import WaitQueue
+from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, Unavailable
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Moment
+from gitlease.kernel.rules.ledger import RING_SIZE
+from gitlease.kernel.rules.moves.operations import Claim, Create, Operation, Release
+from gitlease.kernel.rules.moves.transitions import create, decide
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.records import read_step, step_line
 
 GATE = Actor("gate@example.com")
 MINUTES, KEY = 6, "5" * 20

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import Invalid, NotFound, UsageError
 from gitlease.gateway import tokens as module
 from gitlease.gateway.tokens import LARGEST, Token, Tokens
-from gitlease.git.files import exclusive, read_with_status
+from gitlease.kernel.git.files import exclusive, read_with_status
+from gitlease.kernel.rules.errors import Invalid, NotFound, UsageError
 
 NOW = 1_800_000_000_000
 ADA = "ada@example.com"

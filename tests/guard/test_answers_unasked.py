@@ -6,18 +6,18 @@ import inspect
 from typing import Any
 
 import pytest
-from core.values import at
+from kernel.rules.values import at
 
-from gitlease.core.edge import Addresses
-from gitlease.core.lease import LeaseRows
-from gitlease.core.work import Finding
-from gitlease.engine import acts
-from gitlease.engine.answers import Reading
-from gitlease.engine.ports import INDEX, Pending, TaskList
-from gitlease.engine.queue import _RANKS, MEDIUM
 from gitlease.guard import notes
 from gitlease.guard.commits import CommitReader
-from gitlease.guard.rules import CachedLedger, GuardReport
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.answers import Reading
+from gitlease.kernel.ledger.ports import INDEX, Pending, TaskList
+from gitlease.kernel.rules.edge import Addresses
+from gitlease.kernel.rules.lease import LeaseRows
+from gitlease.kernel.rules.viewpoint import CachedLedger, GuardReport
+from gitlease.kernel.rules.work import Finding
+from gitlease.tasks.queue import _RANKS, MEDIUM
 
 
 def test_what_nobody_said_is_empty() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from core.values import JO, holding, lease, moment
+from kernel.rules.values import JO, holding, lease, moment
 
-from gitlease.core.lease import DEFAULT_POLICY
-from gitlease.core.work import Named
-from gitlease.guard.grants import vouching_leases
-from gitlease.guard.rules import Viewpoint
+from gitlease.kernel.ledger.superseded import vouching_leases
+from gitlease.kernel.rules.lease import DEFAULT_POLICY
+from gitlease.kernel.rules.viewpoint import Viewpoint
+from gitlease.kernel.rules.work import Named
 
 
 def named(resource: str, token: int = 1, layer: str = "global") -> Named:

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from core.values import JO, KIM, SKEW, TTL, lease, moment
+from kernel.rules.values import JO, KIM, SKEW, TTL, lease, moment
 from support.memory import Broken, Fault, MemoryWatch
 from support.session import MemoryWorld
 from support.snapshots import check_words
 
-from gitlease.core.errors import Invalid
-from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, LeaseRows, State
-from gitlease.core.resources import parse_resource
-from gitlease.core.work import Authorship, Named
-from gitlease.engine.ports import LedgerStore
-from gitlease.guard.rules import (
+from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.kernel.ledger.ports import LedgerStore
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, LeaseRows, State
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.viewpoint import (
     IdleMarker,
     PushedCommit,
     Severity,
@@ -25,7 +25,7 @@ from gitlease.guard.rules import (
     blocking,
     merged,
 )
-from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.kernel.rules.work import Authorship, Named
 
 LAPSED = TTL + SKEW + 1
 JO_CI, JO_OTHER = replace(JO, session="ci"), replace(JO, session="other")

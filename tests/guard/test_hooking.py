@@ -8,24 +8,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
-from core.values import JO, KIM, SKEW, TTL
+from kernel.rules.values import JO, KIM, SKEW, TTL
 from support.memory import Fault, MemoryWatch
 from support.session import MemoryWorld
 from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
-from gitlease.core.edge import Addresses, Task
-from gitlease.core.errors import LeaseHeld, TooMuch
-from gitlease.core.lease import Actor, State
-from gitlease.core.resources import parse_resource
-from gitlease.core.whose import Makers
-from gitlease.core.work import read_trailer
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import LedgerStore
 from gitlease.guard.hooks import Hooks, HookWorktree
-from gitlease.guard.rules import PushedCommit, PushedWork, Severity, StagedChange, Started, Touched
 from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import LedgerStore
+from gitlease.kernel.rules.edge import Addresses, Task
+from gitlease.kernel.rules.errors import LeaseHeld, TooMuch
+from gitlease.kernel.rules.lease import Actor, State
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.viewpoint import (
+    PushedCommit,
+    PushedWork,
+    Severity,
+    StagedChange,
+    Started,
+    Touched,
+)
+from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.work import read_trailer
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"

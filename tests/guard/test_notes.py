@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from support.fences import clean_env
 
-from gitlease.git import files
-from gitlease.git.files import LOCK, MOST_NOTES, NOTES, Notes
 from gitlease.guard.notes import COMMIT, LONGEST, MOST, NotedInbox, ask_is_due, has_traces
+from gitlease.kernel.git import files
+from gitlease.kernel.git.files import LOCK, MOST_NOTES, NOTES, Notes
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 32
@@ -25,7 +25,7 @@ PROCESSES = 32
 WRITERS = f"""\
 import os
 import sys
-from gitlease.git.files import Notes
+from gitlease.kernel.git.files import Notes
 notes = Notes(sys.argv[1])
 notes.put("rows", "first", 0, at=0)
 start, begin = os.pipe()
@@ -50,7 +50,7 @@ KILLED = """\
 import os
 import signal
 import sys
-from gitlease.git.files import Notes
+from gitlease.kernel.git.files import Notes
 def killed(source, target):
     if target == sys.argv[1] + "/notes.json":
         os.kill(os.getpid(), signal.SIGKILL)

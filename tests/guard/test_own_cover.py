@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core.values import JO, KIM, SKEW, TTL, lease, moment
+from kernel.rules.values import JO, KIM, SKEW, TTL, lease, moment
 
-from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease
-from gitlease.guard.rules import Touched, Viewpoint
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease
+from gitlease.kernel.rules.viewpoint import Touched, Viewpoint
 
 LOGIN = Touched("src/auth/login.py")
 FILE = Touched("tasks/F001.md", tasks=frozenset({"f001"}))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from support.repos import make_repository
 
-from gitlease.core.lease import Actor
-from gitlease.git.repository import discover
 from gitlease.guard import presence
 from gitlease.guard.presence import BY_PLACE
-from gitlease.settings import identity
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.settings import identity
 
 NOW = 1_800_000_000.0
 HERE = (4_242, "this morning")

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from core.values import JO
+from kernel.rules.values import JO
 
-from gitlease.core.errors import LeaseLost, Loss
-from gitlease.core.resources import LOCAL_LAYER
-from gitlease.core.whose import Makers
-from gitlease.core.work import Named
-from gitlease.guard.rules import GuardReport
 from gitlease.guard.service import GuardService, renew_known
+from gitlease.kernel.rules.errors import LeaseLost, Loss
+from gitlease.kernel.rules.resources import LOCAL_LAYER
+from gitlease.kernel.rules.viewpoint import GuardReport
+from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.work import Named
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_loss_that_the_ledger_tells_is_not_told_twice(
 ) -> None:
     lost = LeaseLost("gone", resource="F001", scope="*", loss=loss)
     answer = SimpleNamespace(warnings=(), refused=(lost,))
-    monkeypatch.setattr("gitlease.engine.acts.renew_grants", lambda *_, **__: answer)
+    monkeypatch.setattr("gitlease.kernel.ledger.acts.renew_grants", lambda *_, **__: answer)
     notices = [SimpleNamespace(resource="F001", scope="*")] * noticed
     head = SimpleNamespace(ledger=SimpleNamespace(losses=lambda _: notices))
     store = SimpleNamespace(warnings=(), known=lambda _: head)

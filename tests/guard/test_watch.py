@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.values import JO, KIM, lease
+from kernel.rules.values import JO, KIM, lease
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git
 
-from gitlease.core.lease import Lease, LeaseRows, Margins, Policy, Rule, Sighting, row_of
-from gitlease.git.repository import discover
 from gitlease.guard.notes import (
     ACTIVITY,
     COMMIT,
@@ -28,10 +26,12 @@ from gitlease.guard.notes import (
     drop_idle_marker,
     origin_of,
 )
-from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
 from gitlease.guard.service import FACTS, FAILURE, WatchFolder
-from gitlease.store.records import lease_file
-from gitlease.store.state import ROWS_FILE, KeptLeases, Known, StateFolder, store_leases
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.lease import Lease, LeaseRows, Margins, Policy, Rule, Sighting, row_of
+from gitlease.kernel.rules.viewpoint import CachedLedger, IdleMarker, Unreachable
+from gitlease.kernel.store.records import lease_file
+from gitlease.kernel.store.state import ROWS_FILE, KeptLeases, Known, StateFolder, store_leases
 
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}

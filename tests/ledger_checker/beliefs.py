@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from simulation.machines import Machine, Process, Run
     from support.memory import MemoryRemote, Step
 
-    from gitlease.core.lease import Lease
-    from gitlease.core.loss import Hold
-    from gitlease.core.moves.operations import Grant
-    from gitlease.engine.answers import Answer
-    from gitlease.store.state import Known
+    from gitlease.kernel.ledger.answers import Answer
+    from gitlease.kernel.rules.lease import Lease
+    from gitlease.kernel.rules.loss import Hold
+    from gitlease.kernel.rules.moves.operations import Grant
+    from gitlease.kernel.store.state import Known
 
 MAY_HAVE_LANDED = frozenset(
     {"ok", "running", "killed", "unknown_outcome", "denied", "lost", "rollback"}

@@ -15,7 +15,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from gitlease.git.plain_yaml import NotPlain, Plain, read_plain
+from gitlease.kernel.git.plain_yaml import NotPlain, Plain, read_plain
 from ledger_checker.own_form import read_own
 
 FORMATS = (1, 2, 3, 4, 5)  # from the third on with what clients of the one before would drop

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulation.scripted import Report
     from simulation.shared_state import OwnTime, Request, Version, Versions
 
-    from gitlease.core.lease import Lease
+    from gitlease.kernel.rules.lease import Lease
 
 MAY_HAVE_LANDED = frozenset({"ok", "unknown_outcome", "denied", "lost"})
 AS_BOUND = ("lease_id", "token", "expires_at", "renewed_at", "state", "edge", "paths")

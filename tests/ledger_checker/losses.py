@@ -14,8 +14,8 @@ from ledger_checker.state import MS
 if TYPE_CHECKING:
     from support.memory import Step
 
-    from gitlease.core.lease import Lease
-    from gitlease.core.ledger import Header
+    from gitlease.kernel.rules.lease import Lease
+    from gitlease.kernel.rules.ledger import Header
 
 RESTORED, WAIT_ENDED, PUT_BACK = "restored", "wait_ended", "put_back"
 LEAST = 86_400 * MS  # milliseconds: no lease lasts longer

@@ -14,8 +14,8 @@ from ledger_checker.form import fold, own_pattern, person, resource_key
 from ledger_checker.state import in_conflict
 
 if TYPE_CHECKING:
-    from gitlease.core.lease import Lease
-    from gitlease.core.ledger import Header
+    from gitlease.kernel.rules.lease import Lease
+    from gitlease.kernel.rules.ledger import Header
 
 
 class Broken(AssertionError):

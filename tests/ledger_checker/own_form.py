@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from gitlease.git.plain_yaml import Plain
+from gitlease.kernel.git.plain_yaml import Plain
 
 # Only what YAML and JSON read alike: no \\u, which YAML does not pair, and no \\/.
 _STRING = r'"(?:[^"\\]|\\["\\nrtbf])*"'

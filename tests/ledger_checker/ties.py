@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from simulation.machines import Process
     from support.memory import Step
 
-    from gitlease.core.lease import Lease
-    from gitlease.core.moves.operations import Event
+    from gitlease.kernel.rules.lease import Lease
+    from gitlease.kernel.rules.moves.operations import Event
 
 ENDS = frozenset({"released", "completed", "revoked"})
 LOOSENS = frozenset({"unbound", "parked", "run_out"})

@@ -17,7 +17,7 @@ from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 from mutants.sample import Drawn
 from mutmut.mutation.mutators import mutation_operators
 
-PACKAGES = ("core", "engine", "guard", "push")
+PACKAGES = ("kernel/rules", "kernel/ledger", "guard", "landing")
 LEFT_ALONE = {"len", "isinstance", "cast", "TypeVar", "NewType"}
 NOT_CODE = (cst.Annotation, cst.Decorator, cst.Import, cst.ImportFrom, cst.FormattedString)
 Node = cst.CSTNode

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from core.values import F001
+from kernel.rules.values import F001
 from support.clock import ManualClock
 
-from gitlease.core.loss import Hold
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources import WHOLE
-from gitlease.runs.heartbeat import Heartbeat
+from gitlease.kernel.ledger.heartbeat import Heartbeat
+from gitlease.kernel.rules.loss import Hold
+from gitlease.kernel.rules.moves.operations import Grant
+from gitlease.kernel.rules.resources import WHOLE
 from gitlease.runs.supervisor import FAILED, UNGUARDED, SupervisedProcess, Supervisor
 
 pytestmark = pytest.mark.default

@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 from support.running import LONG, until
 
-from gitlease.core.errors import Loss
-from gitlease.core.instant import Instant
-from gitlease.core.loss import Hold, Lost
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources import parse_resource
-from gitlease.engine.keeping import Keeper, RenewalResult
-from gitlease.runs import heartbeat
-from gitlease.runs.heartbeat import Heartbeat
+from gitlease.kernel.ledger import heartbeat
+from gitlease.kernel.ledger.heartbeat import Heartbeat
+from gitlease.kernel.ledger.keeping import Keeper, RenewalResult
+from gitlease.kernel.rules.errors import Loss
+from gitlease.kernel.rules.instant import Instant
+from gitlease.kernel.rules.loss import Hold, Lost
+from gitlease.kernel.rules.moves.operations import Grant
+from gitlease.kernel.rules.resources import parse_resource
 
 A = Hold(
     grant=Grant(parse_resource("A"), "*", None, "id-a", 1),

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from gitlease.core.errors import Denied, GitleaseError, NothingLeft, Unavailable
+from gitlease.kernel.rules.errors import Denied, GitleaseError, NothingLeft, Unavailable
 from gitlease.runs.pool import PATIENCE, RETRY, Job, JobEnd, Pool, PoolEvent, PoolLimits
 from gitlease.runs.records import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, WAITING
 

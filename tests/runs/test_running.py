@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
-from core.values import F001, JO, KIM
+from kernel.rules.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
-from gitlease.core.errors import Loss
-from gitlease.core.lease import Actor
-from gitlease.core.loss import Hold, Lost, early_ms
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import Keeper, holds_of
-from gitlease.runs.heartbeat import Heartbeat
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.ledger.heartbeat import Heartbeat
+from gitlease.kernel.ledger.keeping import Keeper, holds_of
+from gitlease.kernel.rules.errors import Loss
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.loss import Hold, Lost, early_ms
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.runs.supervisor import (
     FAILED,
     Ended,

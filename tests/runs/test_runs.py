@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import LeaseHeld, NotFound
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor
-from gitlease.core.resources import parse_resource
-from gitlease.git import run
-from gitlease.git.run import group_is_left, started_at, still_runs
+from gitlease.kernel.git import run
+from gitlease.kernel.git.run import group_is_left, started_at, still_runs
+from gitlease.kernel.rules.errors import LeaseHeld, NotFound
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.runs import records
 from gitlease.runs.child import show_in_pager
 from gitlease.runs.records import RunRecord, RunsFolder

@@ -11,17 +11,17 @@ from support import older
 from support.session import NoTaskFiles
 from support.tasks import task
 
-from gitlease.core.errors import LeaseLost, NotHolder
-from gitlease.core.frozen import JSON
-from gitlease.core.lease import Lease, same_person
-from gitlease.core.loss import Hold
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.engine import acts, claim, sessions, stepping
-from gitlease.engine.answers import Answer, ClaimOptions, Reading
-from gitlease.engine.keeping import holds_of
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import TaskList
+from gitlease.kernel.ledger import acts, claim, sessions, stepping
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions, Reading
+from gitlease.kernel.ledger.keeping import holds_of
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import TaskList
+from gitlease.kernel.rules.errors import LeaseLost, NotHolder
+from gitlease.kernel.rules.frozen import JSON
+from gitlease.kernel.rules.lease import Lease, same_person
+from gitlease.kernel.rules.loss import Hold
+from gitlease.kernel.rules.moves.operations import Grant
+from gitlease.kernel.rules.resources import Resource, parse_resource
 
 NAMES = tuple(map(parse_resource, ("F001", "F002", "F003")))
 TASKS = tuple(map(parse_resource, ("T001", "T002")))  # which have a file, and so an edge

@@ -45,9 +45,9 @@ from simulation.shared_state import (  # noqa: E402
 )
 from simulation.small_worlds import World, worlds  # noqa: E402
 
-from gitlease.core.lease import Lease  # noqa: E402
-from gitlease.core.resources import parse_resource  # noqa: E402
-from gitlease.engine import transaction  # noqa: E402
+from gitlease.kernel.ledger import transaction  # noqa: E402
+from gitlease.kernel.rules.lease import Lease  # noqa: E402
+from gitlease.kernel.rules.resources import parse_resource  # noqa: E402
 
 T = TypeVar("T")
 HOLDS = ("claim", "keep", "beat", "pick", "renew", "extend", "bind", "claim as the person")

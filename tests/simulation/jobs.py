@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from simulation.commands import unbound_leases
 from simulation.machines import Job, Run
 
-from gitlease.core.frozen import replace
-from gitlease.core.lease import same_person
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import same_person
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -10,9 +10,9 @@ from ledger_checker.moves import Broken
 from simulation.weather import Weather
 from simulation.world import World
 
-from gitlease.core.frozen import replace
-from gitlease.engine import transaction
-from gitlease.engine import wait as head_watcher
+from gitlease.kernel.ledger import transaction
+from gitlease.kernel.ledger import wait as head_watcher
+from gitlease.kernel.rules.frozen import replace
 
 
 def life(

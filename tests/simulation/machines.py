@@ -11,15 +11,15 @@ from typing import Protocol
 
 from support.memory import MemoryClone, MemoryState
 
-from gitlease.core.frozen import JSON
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, Moment, holder_has
-from gitlease.core.moves.operations import Grant
-from gitlease.engine.ports import Pending
-from gitlease.engine.transaction import Wish
-from gitlease.git.files import Notes, Table
-from gitlease.store.records import lease_file
-from gitlease.store.state import Known
+from gitlease.kernel.git.files import Notes, Table
+from gitlease.kernel.ledger.ports import Pending
+from gitlease.kernel.ledger.transaction import Wish
+from gitlease.kernel.rules.frozen import JSON
+from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, holder_has
+from gitlease.kernel.rules.moves.operations import Grant
+from gitlease.kernel.store.records import lease_file
+from gitlease.kernel.store.state import Known
 
 START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
 UNSYNCED = 30.0  # seconds after which what was written survives a power failure

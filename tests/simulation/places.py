@@ -8,16 +8,16 @@ from typing import Any
 from simulation.machines import LAYER, Machine
 from support.memory import MemoryRefs, MemoryRemote
 
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Actor
-from gitlease.core.work import WorkPush
-from gitlease.engine.ports import Swapped
-from gitlease.store.admission import RemoteFacts
-from gitlease.store.elsewhere import OtherPlaces
-from gitlease.store.git_ledger import NewPlace, RefLedgerStore
-from gitlease.store.state import Known
-from gitlease.store.storage import Move
+from gitlease.kernel.ledger.ports import Swapped
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.work import WorkPush
+from gitlease.kernel.store.admission import RemoteFacts
+from gitlease.kernel.store.elsewhere import OtherPlaces
+from gitlease.kernel.store.git_ledger import NewPlace, RefLedgerStore
+from gitlease.kernel.store.state import Known
+from gitlease.kernel.store.storage import Move
 
 MOVED = "moved"
 PLACES = (LAYER, MOVED)  # the refs of the remote; the layer is called the same everywhere

@@ -30,19 +30,19 @@ from simulation.shared_state import (
 from support.memory import MemoryStep
 from support.session import LeaseService, NoTaskFiles, ledger_session
 
-from gitlease.core.errors import GitleaseError, Unavailable
-from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease, Moment, State, holder_has
-from gitlease.core.ledger import Fate, Header
-from gitlease.core.moves.operations import Acknowledge, Barrier
-from gitlease.core.resources import Resource
-from gitlease.core.work import WorkPush
-from gitlease.engine import transaction
-from gitlease.engine.answers import Answer
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import Cause, Change, Pending, Swapped
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.storage import Move, SharedWithWork, Storage, StoredRecords
+from gitlease.kernel.ledger import transaction
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.ports import Cause, Change, Pending, Swapped
+from gitlease.kernel.rules.errors import GitleaseError, Unavailable
+from gitlease.kernel.rules.instant import Instant
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, State, holder_has
+from gitlease.kernel.rules.ledger import Fate, Header
+from gitlease.kernel.rules.moves.operations import Acknowledge, Barrier
+from gitlease.kernel.rules.resources import Resource
+from gitlease.kernel.rules.work import WorkPush
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.storage import Move, SharedWithWork, Storage, StoredRecords
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"

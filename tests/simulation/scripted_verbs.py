@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, cast
 
 from support.session import LeaseService, ledger_session
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import JSON
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Claim, grant_of
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.core.whose import Makers
-from gitlease.core.work import Became, WorkPush, WorkRef
-from gitlease.engine.acts import renew_grants
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.keeping import holds_of
-from gitlease.engine.sessions import unbind
-from gitlease.engine.transaction import fresh_id
-from gitlease.guard.rules import PushedCommit, PushedWork, Touched
-from gitlease.push.fenced_push import FencedPush
-from gitlease.push.plan import GitWork, PlannedPush, PushRequest
+from gitlease.kernel.ledger.acts import renew_grants
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger.keeping import holds_of
+from gitlease.kernel.ledger.sessions import unbind
+from gitlease.kernel.ledger.transaction import fresh_id
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.frozen import JSON
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.moves.operations import Claim, grant_of
+from gitlease.kernel.rules.resources import Resource, parse_resource
+from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Touched
+from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.work import Became, WorkPush, WorkRef
+from gitlease.landing.fenced_push import FencedPush
+from gitlease.landing.plan import GitWork, PlannedPush, PushRequest
 
 if TYPE_CHECKING:
     from simulation.scripted import Process, Remote

@@ -12,9 +12,9 @@ from ledger_checker.losses import Line
 from simulation.machines import LAYER
 from support.memory import MemoryRemote
 
-from gitlease.core.work import WorkRef
-from gitlease.engine.ports import Swapped
-from gitlease.store.storage import Move
+from gitlease.kernel.ledger.ports import Swapped
+from gitlease.kernel.rules.work import WorkRef
+from gitlease.kernel.store.storage import Move
 
 
 class Surroundings(Protocol):

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from support.memory import ComparedRecords
 
-from gitlease.core.frozen import JSON
-from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease, LeaseKey, State, person_key
-from gitlease.core.ledger import Damage, Header, Note, Notice, Ticket
-from gitlease.core.loss import Hold
-from gitlease.core.moves.operations import Grant, RunOut, Unbind
-from gitlease.core.resources import Resource
-from gitlease.engine.ports import Change, Pending
-from gitlease.store.state import Known, StateFolder
+from gitlease.kernel.ledger.ports import Change, Pending
+from gitlease.kernel.rules.frozen import JSON
+from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.rules.lease import Lease, LeaseKey, State, person_key
+from gitlease.kernel.rules.ledger import Damage, Header, Note, Notice, Ticket
+from gitlease.kernel.rules.loss import Hold
+from gitlease.kernel.rules.moves.operations import Grant, RunOut, Unbind
+from gitlease.kernel.rules.resources import Resource
+from gitlease.kernel.store.state import Known, StateFolder
 
 NOON = 1_795_176_000_000  # the true time 0, in milliseconds
 COMMANDS = 32  # of one client

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulation.shared_state import OwnTime
 
-from gitlease.core.lease import Actor
+from gitlease.kernel.rules.lease import Actor
 
 OBSERVED = (
     ("skew", "0s"),

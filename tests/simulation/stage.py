@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gitlease.core.instant import MS, Instant
+from gitlease.kernel.rules.instant import MS, Instant
 
 NOON = 1_795_176_000_000
 LONGEST = 30.0  # seconds of real time for which one actor may play on

@@ -19,18 +19,18 @@ from simulation.small_worlds import (
     worlds,
 )
 
-from gitlease.core.errors import Unavailable
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, Margins, Moment
-from gitlease.core.ledger import Ledger
-from gitlease.core.loss import Hold
-from gitlease.core.moves import claiming, holding
-from gitlease.core.moves.operations import EndSession, Outcome, Renew, RunOut, Unbind
-from gitlease.core.moves.transitions import MOVES
-from gitlease.engine import transaction
-from gitlease.engine.ports import Snapshot, Swapped
-from gitlease.engine.transaction import Transaction
-from gitlease.push.fenced_push import PushCase
+from gitlease.kernel.ledger import transaction
+from gitlease.kernel.ledger.ports import Snapshot, Swapped
+from gitlease.kernel.ledger.transaction import Transaction
+from gitlease.kernel.rules.errors import Unavailable
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import Lease, Margins, Moment
+from gitlease.kernel.rules.ledger import Ledger
+from gitlease.kernel.rules.loss import Hold
+from gitlease.kernel.rules.moves import claiming, holding
+from gitlease.kernel.rules.moves.operations import EndSession, Outcome, Renew, RunOut, Unbind
+from gitlease.kernel.rules.moves.transitions import MOVES
+from gitlease.landing.fenced_push import PushCase
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from simulation.lives import life
 from simulation.machines import Process
 from simulation.weather import Weather
 
-from gitlease.engine import claim
-from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger import claim
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 
 FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)
 PLAIN = Commands._claim

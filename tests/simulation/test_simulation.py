@@ -18,14 +18,14 @@ from simulation.lives import life
 from simulation.weather import Weather
 from support.memory import MemoryRemote
 
-from gitlease.core import lease as lease_rules
-from gitlease.core.errors import Invalid
-from gitlease.core.frozen import replace
-from gitlease.core.lease import Actor, Lease, Policy, abandoned_at
-from gitlease.core.ledger import Header, Ledger
-from gitlease.core.moves import claiming
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.storage import Move
+from gitlease.kernel.rules import lease as lease_rules
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import Actor, Lease, Policy, abandoned_at
+from gitlease.kernel.rules.ledger import Header, Ledger
+from gitlease.kernel.rules.moves import claiming
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.storage import Move
 
 pytestmark = pytest.mark.slow
 

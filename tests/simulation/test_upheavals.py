@@ -8,7 +8,7 @@ import pytest
 from simulation.lives import life
 from simulation.weather import Weather
 
-from gitlease.core.frozen import replace
+from gitlease.kernel.rules.frozen import replace
 
 ROUGH = Weather(faults=0.2, kills=0.05, disturbed=0.03, lagging=0.05, upheavals=0.1)
 

@@ -15,10 +15,10 @@ from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
-from gitlease.core import lease as domain
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.engine import wait as waiting
-from gitlease.engine.answers import ClaimOptions
+from gitlease.kernel.ledger import wait as waiting
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules import lease as domain
+from gitlease.kernel.rules.resources import Resource, parse_resource
 from gitlease.verbs import wire
 
 F001, F002 = parse_resource("F001"), parse_resource("F002")

@@ -13,13 +13,13 @@ from simulation.commands import Commands
 from simulation.machines import LAYER, Process, Run
 from simulation.places import PLACES, word_of
 
-from gitlease.core.instant import MS
-from gitlease.core.ledger import Header
-from gitlease.engine import acts
-from gitlease.engine.answers import Reading
-from gitlease.engine.deleted import restore
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.store.git_ledger import LATE
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.answers import Reading
+from gitlease.kernel.ledger.deleted import restore
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.ledger import Header
+from gitlease.kernel.store.git_ledger import LATE
 
 if TYPE_CHECKING:
     from simulation.world import World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitlease.core.frozen import dataclass
+from gitlease.kernel.rules.frozen import dataclass
 
 
 @dataclass(frozen=True)

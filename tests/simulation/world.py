@@ -25,19 +25,19 @@ from simulation.weather import Weather
 from support.memory import Fault
 from support.session import NoInbox
 
-from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, same_person
-from gitlease.core.loss import Hold
-from gitlease.core.moves.operations import Grant
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.engine import acts, claim
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Pending
-from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.kernel.ledger import acts, claim
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import Pending
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.lease import Actor, same_person
+from gitlease.kernel.rules.loss import Hold
+from gitlease.kernel.rules.moves.operations import Grant
+from gitlease.kernel.rules.resources import Resource, parse_resource
+from gitlease.kernel.store.git_ledger import RefLedgerStore
 
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
     (("p1", "run-0", True), ("p1", "run-2", False)),

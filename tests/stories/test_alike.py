@@ -16,13 +16,13 @@ from support.repos import commit_file, git
 from support.running import Desk
 from support.session import LeaseService
 
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
+from gitlease.board.verbs import Section, make_board
+from gitlease.gateway.opening import open_gateway
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.verbs import sentences
-from gitlease.verbs.board import Section, make_board
-from gitlease.verbs.doors import CloneDoor
 from gitlease.verbs.table import find_verb
-from gitlease.wiring.gateway import open_gateway
+from gitlease.wiring.doors import CloneDoor
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow

@@ -39,8 +39,8 @@ from support.repos import git
 from support.running import LONG
 from support.session import LeaseService
 
-from gitlease.core.errors import GitleaseError
-from gitlease.faces.library.leases import Leases
+from gitlease.kernel.rules.errors import GitleaseError
+from gitlease.library.leases import Leases
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from support.running import LONG
 from support.snapshots import check_words
 
 import gitlease
-from gitlease.core.ledger import Fate
-from gitlease.engine.ports import Swapped
-from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.kernel.ledger.ports import Swapped
+from gitlease.kernel.rules.ledger import Fate
+from gitlease.kernel.store.git_ledger import RefLedgerStore
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.running import Desk
 
-from gitlease.git import files
+from gitlease.kernel.git import files
 
 Clones = Callable[..., list[Path]]
 # Fails each n-th call below a folder, in gitlease and in the gits that it starts: what only writes

@@ -19,12 +19,12 @@ from support.session import LeaseService
 from support.snapshots import check_words
 
 from gitlease.check.commits import CiContext, read_context
+from gitlease.check.opening import CheckContext
 from gitlease.check.rules import CheckResult
-from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
-from gitlease.core.resources import parse_resource
-from gitlease.core.work import Finding, Level
-from gitlease.engine.answers import ClaimOptions
-from gitlease.wiring.check import CheckContext
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.errors import Invalid, NotFound, Unavailable, UsageError
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.work import Finding, Level
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow

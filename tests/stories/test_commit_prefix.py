@@ -10,8 +10,8 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import UsageError
-from gitlease.settings.schema import read_commit_prefix
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.settings.schema import read_commit_prefix
 
 pytestmark = pytest.mark.slow
 

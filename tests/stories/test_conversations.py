@@ -17,7 +17,7 @@ from support.snapshots import check_words
 from support.typed import Agent, Typist
 
 from gitlease.guard import presence
-from gitlease.settings.identity import continued
+from gitlease.kernel.settings.identity import continued
 
 pytestmark = pytest.mark.slow
 
@@ -268,7 +268,7 @@ show(server.claim("T1"), server.claim("src/"))
 hook("session-start", "{NEW}", source="startup")
 hook("session-end", "{OLD}", reason="other")
 show(server.claim("T2"), server.keeps("T1"))
-words = [sys.executable, "-c", "from gitlease.faces.agents import background as b; "
+words = [sys.executable, "-c", "from gitlease.agents import background as b; "
     "b.PATIENCE = 0; b.in_background('release-now', ['claude:11111111'])"]
 subprocess.run(words, env=env)
 show(server.keeps("T1"), edit("{NEW}", "src/a.py"))

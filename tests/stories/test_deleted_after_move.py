@@ -10,11 +10,11 @@ from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk, desks_in
 
-from gitlease.core.errors import PolicyRefused, Unavailable
-from gitlease.core.ledger import Header
-from gitlease.core.resources import parse_resource
-from gitlease.engine import acts, claim
-from gitlease.store import git_ledger
+from gitlease.kernel.ledger import acts, claim
+from gitlease.kernel.rules.errors import PolicyRefused, Unavailable
+from gitlease.kernel.rules.ledger import Header
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store import git_ledger
 from gitlease.wiring.ledger import LedgerPlace
 from gitlease.wiring.moving import move_ledger
 from gitlease.wiring.workspace import Workspace, open_workspace

@@ -16,11 +16,11 @@ from support.repos import commit_file, git, run_git
 from support.session import LeaseService
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.queue import WhyNot
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.errors import Invalid, LeaseHeld, NotFound, NothingLeft, PolicyRefused
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.tasks import edge_commit
+from gitlease.tasks.queue import WhyNot
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 pytestmark = pytest.mark.slow

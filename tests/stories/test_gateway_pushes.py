@@ -18,15 +18,15 @@ from support.repos import git, real_clone
 from support.served import Host, own_program, serve
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import UsageError
-from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import Operation, SetPolicy
-from gitlease.core.resources import parse_resource
-from gitlease.git.repository import discover
-from gitlease.install.server import install_server, uninstall_server
-from gitlease.settings.server import server_settings
-from gitlease.store.records import operations_line
-from gitlease.wiring.gateway import open_gateway
+from gitlease.gateway.opening import open_gateway
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.moves.operations import Operation, SetPolicy
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.records import operations_line
+from gitlease.server.install import install_server, uninstall_server
+from gitlease.server.settings import server_settings
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from support.repos import git, real_clone
 from support.served import REF, own_program
 from support.snapshots import check_words, cleaned
 
-from gitlease.git.repository import discover
-from gitlease.install.server import install_server, server_state
+from gitlease.kernel.git.repository import discover
+from gitlease.server.install import install_server, server_state
 
 pytestmark = pytest.mark.slow
 

@@ -20,16 +20,16 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
 from support.snapshots import check_words, cleaned
 
-from gitlease.git.repository import discover
-from gitlease.git.run import SystemClock
-from gitlease.install.git_hooks import install
-from gitlease.install.hook_places import SCRIPTS
-from gitlease.wiring.hooks import HookContext, open_hooks
+from gitlease.guard.hook_places import SCRIPTS
+from gitlease.guard.install import install
+from gitlease.guard.opening import HookContext, open_hooks
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.git.run import SystemClock
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-EVENTS = ROOT / "tests" / "faces" / "agent_events"
+EVENTS = ROOT / "tests" / "agents" / "agent_events"
 TOOLS = Path(sys.executable).parent
 HEAVY = {
     *("click", "pygit2", "yaml", "dataclasses", "inspect", "hashlib", "asyncio"),
@@ -325,13 +325,13 @@ def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> N
 
 LIST = """\
 import json, sys
-from gitlease.faces.hooks.entry import run_hook
+from gitlease.guard.entry import run_hook
 status = run_hook(sys.argv[1:])
 print(json.dumps([status, sorted(sys.modules)]))
 """
 LIST_AGENT = """\
 import io, json, sys
-from gitlease.faces.agents import handling
+from gitlease.agents import handling
 status = handling.run(sys.argv[1:], stdin=sys.stdin.buffer)
 print(json.dumps([status, sorted(sys.modules)]))
 """

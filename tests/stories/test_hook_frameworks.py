@@ -21,7 +21,7 @@ from support.fences import clean_env
 from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person
 from support.running import until
 
-from gitlease.install.hook_places import HOOKS
+from gitlease.guard.hook_places import HOOKS
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,8 @@ from support.hook_repos import HookRepo, choose_way, into_files, make_hook_repo
 from support.repos import assert_untouched, git, run_git, snapshot
 from support.snapshots import check_words
 
-from gitlease.git.repository import discover
-from gitlease.install import hook_places as places
-from gitlease.install.git_hooks import Plan, hook_states, install, uninstall
-from gitlease.install.hook_places import (
+from gitlease.guard import hook_places as places
+from gitlease.guard.hook_places import (
     CHECKED,
     HOOKS,
     Way,
@@ -27,6 +25,8 @@ from gitlease.install.hook_places import (
     lefthook_snippet,
     pre_commit_lines,
 )
+from gitlease.guard.install import Plan, hook_states, install, uninstall
+from gitlease.kernel.git.repository import discover
 
 pytestmark = pytest.mark.slow
 

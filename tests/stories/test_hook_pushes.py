@@ -18,7 +18,7 @@ from support.repos import git, real_clone
 from support.running import until
 from support.snapshots import check_words
 
-from gitlease.git.files import Notes
+from gitlease.kernel.git.files import Notes
 
 pytestmark = pytest.mark.slow
 

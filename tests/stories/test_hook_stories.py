@@ -21,8 +21,8 @@ from support.running import until
 from support.session import LeaseService
 from support.snapshots import check_words
 
-from gitlease.core.resources import parse_resource
-from gitlease.git.files import Notes
+from gitlease.kernel.git.files import Notes
+from gitlease.kernel.rules.resources import parse_resource
 
 pytestmark = pytest.mark.slow
 

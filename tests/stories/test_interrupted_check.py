@@ -10,7 +10,7 @@ from support.lander import make_landings
 from support.remotes import Remote
 from support.running import lives, number_in, until
 
-from gitlease.push import landing
+from gitlease.landing import landing
 
 pytestmark = pytest.mark.slow
 

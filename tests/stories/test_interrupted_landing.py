@@ -9,8 +9,8 @@ from support.lander import make_landings
 from support.ledgers import workspace
 from support.remotes import Remote
 
-from gitlease.core.errors import PolicyRefused
-from gitlease.faces.library.leases import Leases
+from gitlease.kernel.rules.errors import PolicyRefused
+from gitlease.library.leases import Leases
 
 pytestmark = pytest.mark.slow
 

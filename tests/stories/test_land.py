@@ -25,21 +25,21 @@ from support.remotes import Remote
 from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words, raises
 
-from gitlease.core.errors import GitleaseError, Invalid, NotFound, PolicyRefused
-from gitlease.core.errors import UsageError as Usage
-from gitlease.core.resources import parse_resource
-from gitlease.engine import acts
-from gitlease.engine.wait import WaitQueue
-from gitlease.faces.cli.app import run
-from gitlease.faces.library.leases import Leases
-from gitlease.git import pushes
-from gitlease.git.files import notes_of
-from gitlease.git.run import started_at
-from gitlease.push import landing
-from gitlease.push.landing import Landed, LandOptions
-from gitlease.push.replay import MergeConflict
-from gitlease.store import transport
-from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.cli.app import run
+from gitlease.kernel.git import pushes
+from gitlease.kernel.git.files import notes_of
+from gitlease.kernel.git.run import started_at
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.ledger.wait import WaitQueue
+from gitlease.kernel.rules.errors import GitleaseError, Invalid, NotFound, PolicyRefused
+from gitlease.kernel.rules.errors import UsageError as Usage
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store import transport
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.landing import landing
+from gitlease.landing.landing import Landed, LandOptions
+from gitlease.landing.replay import MergeConflict
+from gitlease.library.leases import Leases
 from gitlease.tasks import edge_commit
 from gitlease.wiring.workspace import open_workspace
 

@@ -9,8 +9,8 @@ import pytest
 from support.lander import Landings, make_landings
 from support.remotes import Remote
 
-from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.push import landing
+from gitlease.kernel.rules.errors import GitleaseError, Invalid
+from gitlease.landing import landing
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from support.ledgers import workspace
 from support.remotes import Remote
 from support.repos import git, real_clone
 
-from gitlease.core.errors import Invalid
-from gitlease.faces.library.leases import Leases
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.library.leases import Leases
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 from support.lander import Landings, make_landings
 from support.remotes import Remote
 
-from gitlease.core.errors import Invalid
-from gitlease.push import landing
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.landing import landing
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from support.lander import Landings, make_landings
 from support.remotes import Remote
 
-from gitlease.push import landing
+from gitlease.landing import landing
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from support.rejecting_server import rejects
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core.errors import Denied
-from gitlease.engine import transaction
-from gitlease.push import landing
+from gitlease.kernel.ledger import transaction
+from gitlease.kernel.rules.errors import Denied
+from gitlease.landing import landing
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from support.running import desks_in
 from support.session import LeaseService
 from support.typed import Typist
 
-from gitlease.core.instant import MS
-from gitlease.faces.hooks import entry
-from gitlease.git.run import GitResult, run_git
-from gitlease.wiring.hooks import HookContext, open_hooks
+from gitlease.guard import entry
+from gitlease.guard.opening import HookContext, open_hooks
+from gitlease.kernel.git.run import GitResult, run_git
+from gitlease.kernel.rules.instant import MS
 
 pytestmark = pytest.mark.slow
 

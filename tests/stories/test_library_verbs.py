@@ -87,8 +87,8 @@ def test_states_are_those_that_are_documented() -> None:
     """A checker knows them from the annotations; here it is that these are all there are."""
     from typing import get_args
 
-    from gitlease.core.lease import LeaseState, State
-    from gitlease.verbs.running import OUTCOMES, WorkOutcome
+    from gitlease.kernel.rules.lease import LeaseState, State
+    from gitlease.runs.verbs import OUTCOMES, WorkOutcome
 
     assert set(get_args(LeaseState)) == {x.value for x in State} | {"planned"}  # by a dry run
     assert set(get_args(WorkOutcome)) == set(OUTCOMES)

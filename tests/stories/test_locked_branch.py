@@ -11,14 +11,14 @@ from support.lander import Landings, make_landings
 from support.ledgers import workspace
 from support.remotes import Remote
 
-from gitlease.core.errors import Denied, Unavailable
-from gitlease.core.resources import parse_resource
-from gitlease.core.work import WorkPush
-from gitlease.engine import transaction
-from gitlease.engine.ports import Swapped
-from gitlease.git.run import GitResult
-from gitlease.push.landing import LandOptions
-from gitlease.store import transport
+from gitlease.kernel.git.run import GitResult
+from gitlease.kernel.ledger import transaction
+from gitlease.kernel.ledger.ports import Swapped
+from gitlease.kernel.rules.errors import Denied, Unavailable
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.work import WorkPush
+from gitlease.kernel.store import transport
+from gitlease.landing.landing import LandOptions
 
 pytestmark = pytest.mark.slow
 

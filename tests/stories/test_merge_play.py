@@ -15,14 +15,14 @@ from support.remotes import Servers
 from support.repos import commit_by_hand
 from support.served import Host, serve
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.core.work import Level
+from gitlease.check.opening import CheckContext
 from gitlease.guard.hooks import HookDecision
-from gitlease.guard.rules import Severity
-from gitlease.push.plan import PushRequest
-from gitlease.wiring.check import CheckContext
-from gitlease.wiring.hooks import open_hooks
-from gitlease.wiring.push import open_push
+from gitlease.guard.opening import open_hooks
+from gitlease.kernel.rules.errors import LeaseHeld
+from gitlease.kernel.rules.viewpoint import Severity
+from gitlease.kernel.rules.work import Level
+from gitlease.landing.opening import open_push
+from gitlease.landing.plan import PushRequest
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,10 @@ from support.commands import typed
 from support.remotes import Remote
 from support.repos import commit_file, git
 
-from gitlease.core.edge import People
-from gitlease.core.errors import LeaseHeld
-from gitlease.faces.library.leases import Leases
-from gitlease.git.mainline import read_mailmap
+from gitlease.kernel.git.mainline import read_mailmap
+from gitlease.kernel.rules.edge import People
+from gitlease.kernel.rules.errors import LeaseHeld
+from gitlease.library.leases import Leases
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git, real_clone
 from support.typed import Typed, Typist
 
-from gitlease.faces.hooks import entry
-from gitlease.git.mainline import learn_main
-from gitlease.wiring.hooks import open_hooks
+from gitlease.guard import entry
+from gitlease.guard.opening import open_hooks
+from gitlease.kernel.git.mainline import learn_main
 
 pytestmark = pytest.mark.slow
 

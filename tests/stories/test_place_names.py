@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.repos import git, make_repository
 
-from gitlease.git.repository import discover
+from gitlease.kernel.git.repository import discover
 from gitlease.wiring.ledger import open_place
 
 pytestmark = pytest.mark.default

@@ -31,7 +31,8 @@ from support.repos import (
 )
 from support.snapshots import raises
 
-from gitlease.core.errors import (
+from gitlease.cli.app import run
+from gitlease.kernel.rules.errors import (
     Denied,
     GitleaseError,
     LeaseHeld,
@@ -40,11 +41,10 @@ from gitlease.core.errors import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.faces.cli.app import run
-from gitlease.faces.library.leases import Leases
-from gitlease.push.fenced_push import PushAnswer, PushRefused
-from gitlease.push.plan import PushRequest
-from gitlease.wiring.push import open_push
+from gitlease.landing.fenced_push import PushAnswer, PushRefused
+from gitlease.landing.opening import open_push
+from gitlease.landing.plan import PushRequest
+from gitlease.library.leases import Leases
 
 pytestmark = pytest.mark.slow
 

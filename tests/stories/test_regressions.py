@@ -16,8 +16,8 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.core.errors import LeaseHeld, Rollback
-from gitlease.git.repository import without_secrets
+from gitlease.kernel.git.repository import without_secrets
+from gitlease.kernel.rules.errors import LeaseHeld, Rollback
 
 pytestmark = pytest.mark.slow
 

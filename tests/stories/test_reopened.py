@@ -11,8 +11,8 @@ from support.ledgers import door, workspace
 from support.remotes import Remote
 from support.repos import commit_file, git
 
-from gitlease.core.errors import PolicyRefused, Unavailable
-from gitlease.store.git_ledger import LATE
+from gitlease.kernel.rules.errors import PolicyRefused, Unavailable
+from gitlease.kernel.store.git_ledger import LATE
 from gitlease.wiring.moving import move_ledger
 
 pytestmark = pytest.mark.slow

@@ -9,19 +9,19 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from core.values import claim as claims
-from core.values import fresh, set_policy
+from kernel.rules.values import claim as claims
+from kernel.rules.values import fresh, set_policy
 from support.forge import JO, KIM, Draft, Forge
 from support.remotes import Servers
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.core.errors import LeaseHeld, PolicyRefused
-from gitlease.core.moves.operations import EndWait, Operation, PutBack, Restore
-from gitlease.engine.deleted import restore
-from gitlease.git.run import SystemClock
+from gitlease.check.replay import check_past
+from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.ledger.deleted import restore
+from gitlease.kernel.rules.errors import LeaseHeld, PolicyRefused
+from gitlease.kernel.rules.moves.operations import EndWait, Operation, PutBack, Restore
 from gitlease.server.receive import receive
-from gitlease.verify.replay import check_past
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from support.remotes import Servers
 from support.repos import assert_untouched, commit_by_hand, git, real_clone, snapshot
 from support.served import REF, Host, in_folder, own_program, serve
 
-from gitlease.faces.cli.app import run
+from gitlease.cli.app import run
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from core.values import fresh, set_policy
+from kernel.rules.values import fresh, set_policy
 from support.forge import JO, Forge
 from support.remotes import Servers
 from support.served import Host, serve
 
-from gitlease.core.moves.operations import Restore
+from gitlease.kernel.rules.moves.operations import Restore
 
 pytestmark = pytest.mark.slow
 

@@ -26,12 +26,12 @@ from support.remotes import Servers, new_bare
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.core.errors import Unavailable
-from gitlease.core.lease import Actor
-from gitlease.core.ledger import MAX_STEP
-from gitlease.core.moves.operations import DropRecord, Release, Restore
-from gitlease.core.resources import parse_resource
-from gitlease.git.run import SystemClock
+from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.rules.errors import Unavailable
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.ledger import MAX_STEP
+from gitlease.kernel.rules.moves.operations import DropRecord, Release, Restore
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.server.receive import PushVerdict, receive
 
 pytestmark = pytest.mark.slow

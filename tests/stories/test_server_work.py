@@ -13,8 +13,8 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import REF, Host, User, serve
 
-from gitlease.git.run import SystemClock
-from gitlease.guard.rules import GuardFinding
+from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.rules.viewpoint import GuardFinding
 from gitlease.server.receive import RefMove, receive
 from gitlease.server.work import WorkGuard
 

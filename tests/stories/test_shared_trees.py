@@ -17,11 +17,11 @@ from support.running import LONG, Desk, number_in, sleeper
 from support.shell_texts import ALLOWED_TEXTS, DENIED_TEXTS, texts_in
 from support.typed import Agent, Typist
 
-from gitlease.core.frozen import JSON, replace
-from gitlease.engine.answers import Answer
-from gitlease.git.files import notes_of
 from gitlease.guard import presence
 from gitlease.guard.presence import PRESENT, RECENT
+from gitlease.kernel.git.files import notes_of
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.rules.frozen import JSON, replace
 from gitlease.runs.records import record_of, remember, runs_of
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from support.session import LeaseService
 from support.stale import Story
 
 from gitlease.check.rules import CheckResult
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.resources import parse_resource
 
 F001 = parse_resource("F001")
 

@@ -15,14 +15,14 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, serve
 
-from gitlease.core.errors import GitleaseError, LeaseLost
-from gitlease.core.resources import parse_resource
-from gitlease.engine import acts
-from gitlease.push.fenced_push import PushAnswer
-from gitlease.push.landing import LandOptions
-from gitlease.push.plan import PushRequest
-from gitlease.wiring.check import CheckContext
-from gitlease.wiring.push import open_push
+from gitlease.check.opening import CheckContext
+from gitlease.kernel.ledger import acts
+from gitlease.kernel.rules.errors import GitleaseError, LeaseLost
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.landing.fenced_push import PushAnswer
+from gitlease.landing.landing import LandOptions
+from gitlease.landing.opening import open_push
+from gitlease.landing.plan import PushRequest
 
 pytestmark = pytest.mark.slow
 

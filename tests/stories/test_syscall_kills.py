@@ -75,7 +75,7 @@ COMMANDS = {
     "renew by libgit2": Command(("renew", "deploy"), held=True, by_libgit=True),
 }
 LONG_LIVED = """\
-from gitlease.faces.cli import call
+from gitlease.cli import call
 call.LONG |= {"claim", "renew"}
 from gitlease.__main__ import main
 main()

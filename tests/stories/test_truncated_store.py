@@ -17,7 +17,7 @@ from support.remotes import Remote
 from support.repos import git, run_git
 from support.running import Desk
 
-from gitlease.store.state import FORM, ROWS_FILE
+from gitlease.kernel.store.state import FORM, ROWS_FILE
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,7 @@
 """Two versions on one ledger: the last one that parked leases, and the present one.
 
 An older version comes from this repository's history; without it these tests are skipped, and
-``store/test_parked_ledger.py`` has what the older one wrote. All commands are processes.
+``kernel/store/test_parked_ledger.py`` has what the older one wrote. All commands are processes.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core.values import JO, KIM, claim, empty, fresh, moment, release, step
+from kernel.rules.values import JO, KIM, claim, empty, fresh, moment, release, step
 from ledger_checker.checker import verify
 from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import Desk
 
-from gitlease.core.moves.operations import Unassign
-from gitlease.core.resources import parse_resource
-from gitlease.store.records import read_step
+from gitlease.kernel.rules.moves.operations import Unassign
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.records import read_step
 
 pytestmark = pytest.mark.slow
 F001 = "---\nid: F001\ntitle: x\nstatus: todo\nassigned: [w1@example.com]\n---\n"

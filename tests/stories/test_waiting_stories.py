@@ -23,8 +23,8 @@ from support.repos import run_git
 from support.running import LONG, ROOT, Desk, until
 
 import gitlease
-from gitlease.core.resources import parse_resource
-from gitlease.store.records import waiting_file
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.records import waiting_file
 
 pytestmark = pytest.mark.slow
 

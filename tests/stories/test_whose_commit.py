@@ -10,10 +10,10 @@ from support.hooked import Pair, Person
 from support.remotes import Servers
 from support.served import Host, User, serve
 
-from gitlease.core.errors import LeaseHeld
-from gitlease.push.plan import PushRequest
-from gitlease.wiring.check import CheckContext
-from gitlease.wiring.push import open_push
+from gitlease.check.opening import CheckContext
+from gitlease.kernel.rules.errors import LeaseHeld
+from gitlease.landing.opening import open_push
+from gitlease.landing.plan import PushRequest
 
 pytestmark = pytest.mark.slow
 

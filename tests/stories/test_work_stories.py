@@ -20,8 +20,8 @@ from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
 from support.snapshots import check_words
 
-from gitlease.git.pushes import fetch_branch
-from gitlease.git.repository import discover, short_host
+from gitlease.kernel.git.pushes import fetch_branch
+from gitlease.kernel.git.repository import discover, short_host
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),

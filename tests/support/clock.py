@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gitlease.core.instant import Instant
+    from gitlease.kernel.rules.instant import Instant
 
 
 @dataclass
@@ -23,7 +23,7 @@ class ManualClock:
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def now(self) -> Instant:
-        from gitlease.core.instant import Instant
+        from gitlease.kernel.rules.instant import Instant
 
         with self._lock:
             return Instant(wall_ms=self.wall_ms, boot_ms=self.boot_ms, boot_id=self.boot_id)

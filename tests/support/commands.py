@@ -120,7 +120,7 @@ def _server() -> str:
 
 # --- the server ----------------------------------------------------------------------------------
 
-APART = ("gitlease.faces.mcp", "gitlease.faces.http", "gitlease.faces.board", "gitlease.simulation")
+APART = ("gitlease.mcp", "gitlease.gateway", "gitlease.board", "gitlease.simulation")
 
 
 def _import_all() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import jsonschema
 
-from gitlease.core.errors import MAX_WORD
-from gitlease.core.instant import LONGEST
-from gitlease.settings.schema import (
+from gitlease.kernel.rules.errors import MAX_WORD
+from gitlease.kernel.rules.instant import LONGEST
+from gitlease.kernel.settings.schema import (
     FALSE,
     FIELDS,
     KEYS,
@@ -37,7 +37,7 @@ from gitlease.settings.schema import (
     read_remote,
     read_text,
 )
-from gitlease.settings.text import SCHEMA
+from gitlease.kernel.settings.text import SCHEMA
 
 DOCS = Path(__file__).parents[2] / "gitlease/docs"
 PLAIN = r"[^\x00-\x1f\x7f-\x9f]"  # of what prints

@@ -11,16 +11,16 @@ from typing import Any, cast
 
 import pygit2
 
-from gitlease.core.instant import Instant
-from gitlease.core.lease import DEFAULT_POLICY, Actor, Lease, Moment
-from gitlease.core.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
-from gitlease.core.moves.operations import Create, Event, Operation
-from gitlease.core.moves.transitions import StepRecord, create, decide
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.git.run import SystemClock
-from gitlease.store.libgit import LibgitObjects
-from gitlease.store.records import lease_file, write_message
-from gitlease.store.tree import changed_files, read_ledger, write_tree
+from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.rules.instant import Instant
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, Moment
+from gitlease.kernel.rules.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
+from gitlease.kernel.rules.moves.operations import Create, Event, Operation
+from gitlease.kernel.rules.moves.transitions import StepRecord, create, decide
+from gitlease.kernel.rules.resources import Resource, parse_resource
+from gitlease.kernel.store.libgit import LibgitObjects
+from gitlease.kernel.store.records import lease_file, write_message
+from gitlease.kernel.store.tree import changed_files, read_ledger, write_tree
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
 from support.repos import git, run_git

@@ -22,9 +22,9 @@ from unittest import mock
 import httpx
 import uvicorn
 
-from gitlease.faces.http.app import GatewayApp, application, gateway_app, hosts_of, server_of
+from gitlease.gateway.app import GatewayApp, application, gateway_app, hosts_of, server_of
+from gitlease.gateway.opening import open_gateway, open_tokens
 from gitlease.gateway.tokens import SCOPES
-from gitlease.wiring.gateway import open_gateway, open_tokens
 from support.fences import clean_env
 from support.remotes import Remote
 from support.running import LONG, ROOT, until

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from gitlease.git.run import SystemClock
+from gitlease.kernel.git.run import SystemClock
 from support.clock import ManualClock
 from support.hooked import Person
 from support.repos import GitFailed, git

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitlease.core.lease import LeaseView
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.git.files import Notes
-from gitlease.git.run import SystemClock
 from gitlease.guard.notes import STARTED
+from gitlease.kernel.git.files import Notes
+from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.commands import run_gitlease

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import MAX_STEP, Note, Notice
-from gitlease.core.moves.operations import (
+from gitlease.kernel.rules.lease import Actor, Lease
+from gitlease.kernel.rules.ledger import MAX_STEP, Note, Notice
+from gitlease.kernel.rules.moves.operations import (
     Acknowledge,
     AddNote,
     Barrier,
@@ -30,8 +30,8 @@ from gitlease.core.moves.operations import (
     TakeTicket,
     Unbind,
 )
-from gitlease.core.resources import parse_resource
-from gitlease.store.records import lease_file, write_header, write_lease
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.records import lease_file, write_header, write_lease
 from support.forge import JO, KIM, MINUTE, REF, Draft, Forge
 from support.ledgers import Entry, write_object
 from support.repos import git

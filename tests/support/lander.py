@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gitlease.core.resources import parse_resource
-from gitlease.faces.library.leases import Leases
-from gitlease.push.landing import Landed, LandOptions
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.landing.landing import Landed, LandOptions
+from gitlease.library.leases import Leases
 from support.clock import ManualClock
 from support.hooked import task_text
 from support.ledgers import workspace

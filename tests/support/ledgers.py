@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.core.lease import DEFAULT_POLICY, Lease, State
-from gitlease.core.ledger import Header
-from gitlease.core.resources import parse_resource
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.faces.library.leases import Leases
-from gitlease.store import transport
-from gitlease.store.records import HEADER_FILE, lease_file, read_header, write_header, write_lease
-from gitlease.store.transport import GitRefs
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, State
+from gitlease.kernel.rules.ledger import Header
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store import transport
+from gitlease.kernel.store.records import (
+    HEADER_FILE,
+    lease_file,
+    read_header,
+    write_header,
+    write_lease,
+)
+from gitlease.kernel.store.transport import GitRefs
+from gitlease.library.leases import Leases
 from gitlease.wiring import workspace as bootstrap
 from gitlease.wiring.workspace import Workspace
 from support.clock import ManualClock

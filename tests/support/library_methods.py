@@ -11,13 +11,13 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import gitlease
-from gitlease.faces.library.methods import (
+from gitlease.library.methods import (
     OF_A_CLONE,
     OF_A_GATEWAY,
     Method,
 )
 
-LIBRARY = Path(gitlease.__file__).parent / "faces" / "library"
+LIBRARY = Path(gitlease.__file__).parent / "library"
 WIDTH = 100
 HEAD = '''"""{about}
 
@@ -41,30 +41,30 @@ LOADED = {
     "Literal": "typing",
     "Protocol": "typing",
     "TypeVar": "typing",
-    "Task": "gitlease.core.edge",
-    "Entry": "gitlease.engine.queue",
-    "OwnSession": "gitlease.engine.sessions",
-    "WatchEvent": "gitlease.engine.watch",
-    "Duration": "gitlease.faces.library.methods",
-    "ResourceLike": "gitlease.faces.library.methods",
-    "StrPath": "gitlease.faces.library.methods",
-    "library_verb": "gitlease.faces.library.methods",
-    "Board": "gitlease.faces.library.values",
-    "InitResult": "gitlease.faces.library.values",
-    "Lease": "gitlease.faces.library.values",
-    "LedgerStatus": "gitlease.faces.library.values",
-    "LogEntry": "gitlease.faces.library.values",
-    "QueueReading": "gitlease.faces.library.values",
-    "RunResult": "gitlease.faces.library.values",
-    "WhoAmI": "gitlease.faces.library.values",
-    "WorkResult": "gitlease.faces.library.values",
+    "Task": "gitlease.kernel.rules.edge",
+    "Entry": "gitlease.tasks.queue",
+    "OwnSession": "gitlease.kernel.ledger.sessions",
+    "WatchEvent": "gitlease.kernel.ledger.watch",
+    "Duration": "gitlease.library.methods",
+    "ResourceLike": "gitlease.library.methods",
+    "StrPath": "gitlease.library.methods",
+    "library_verb": "gitlease.library.methods",
+    "Board": "gitlease.library.values",
+    "InitResult": "gitlease.library.values",
+    "Lease": "gitlease.library.values",
+    "LedgerStatus": "gitlease.library.values",
+    "LogEntry": "gitlease.library.values",
+    "QueueReading": "gitlease.library.values",
+    "RunResult": "gitlease.library.values",
+    "WhoAmI": "gitlease.library.values",
+    "WorkResult": "gitlease.library.values",
     "Setting": "gitlease.wiring.workspace",
 }
 CHECKED = {
     "CheckResult": "gitlease.check.rules",
-    "Landed": "gitlease.push.landing",
-    "WorkEvent": "gitlease.verbs.running",
-    "Verified": "gitlease.verify.replay",
+    "Landed": "gitlease.landing.landing",
+    "WorkEvent": "gitlease.runs.verbs",
+    "Verified": "gitlease.check.replay",
 }
 
 

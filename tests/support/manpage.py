@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 import gitlease
-from gitlease.faces.cli.app import ALIASES, GROUPS, application
-from gitlease.faces.cli.call import Call
-from gitlease.faces.cli.setup.help import topics
+from gitlease.cli.app import ALIASES, GROUPS, application
+from gitlease.cli.call import Call
+from gitlease.cli.setup.help import topics
 
 FILE = Path(__file__).parents[2] / "gitlease/docs/git-lease.1"
 SEE = """\

@@ -17,19 +17,19 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
-from gitlease.core.errors import Denied, Invalid, Unavailable
-from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.lease import Lease, LeaseKey, person_key
-from gitlease.core.ledger import Damage, Fate, Header, Ledger, Note, Notice, Ticket
-from gitlease.core.moves.operations import Event
-from gitlease.core.resources import Resource
-from gitlease.core.work import WorkPush, WorkRef
-from gitlease.engine.ports import Cause, Change, Clock, Pending, Swapped
-from gitlease.guard.rules import CachedLedger, IdleMarker, Unreachable
-from gitlease.store.git_ledger import RefLedgerStore
-from gitlease.store.records import lease_file
-from gitlease.store.state import Known, StateFolder
-from gitlease.store.storage import Move, SharedWithWork, Storage, StoredRecords
+from gitlease.kernel.ledger.ports import Cause, Change, Clock, Pending, Swapped
+from gitlease.kernel.rules.errors import Denied, Invalid, Unavailable
+from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.rules.lease import Lease, LeaseKey, person_key
+from gitlease.kernel.rules.ledger import Damage, Fate, Header, Ledger, Note, Notice, Ticket
+from gitlease.kernel.rules.moves.operations import Event
+from gitlease.kernel.rules.resources import Resource
+from gitlease.kernel.rules.viewpoint import CachedLedger, IdleMarker, Unreachable
+from gitlease.kernel.rules.work import WorkPush, WorkRef
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.records import lease_file
+from gitlease.kernel.store.state import Known, StateFolder
+from gitlease.kernel.store.storage import Move, SharedWithWork, Storage, StoredRecords
 
 T = TypeVar("T")
 

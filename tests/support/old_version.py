@@ -1,7 +1,7 @@
 """The last version that parked leases, from this repository's history, beside the present one.
 
 ``python tests/support/old_version.py`` prints a ledger that the older version wrote, as git's
-fast-export stream: ``tests/store/parked.fast-export`` was made so.
+fast-export stream: ``tests/kernel/store/parked.fast-export`` was made so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FIRST_SECOND = 1_800_000_000  # of the recorded ledger, since the epoch
 # A program under a clock that is so many milliseconds ahead; with ``now``, one that stands there.
 SHIFTED = """
 import sys
-from gitlease.git import run
+from gitlease.kernel.git import run
 plain = run.SystemClock.now
 ahead, now = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 def shifted(self):

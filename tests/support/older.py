@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core.moves.operations import EndSession, Park, grant_of
-from gitlease.core.resources import Resource
-from gitlease.engine.answers import Answer
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.stepping import change
-from gitlease.engine.transaction import fresh_id
+from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.stepping import change
+from gitlease.kernel.ledger.transaction import fresh_id
+from gitlease.kernel.rules.moves.operations import EndSession, Park, grant_of
+from gitlease.kernel.rules.resources import Resource
 
 
 def park(

@@ -11,12 +11,12 @@ import shlex
 from pathlib import Path
 from unittest import mock
 
-from faces.fake import Desk, make_desks
+from doors.fake import Desk, make_desks
 
-from gitlease.core.frozen import replace
-from gitlease.faces.board.page import exported
-from gitlease.faces.cli.setup.demo import PLAY, TASKS
-from gitlease.verbs.board import make_board
+from gitlease.board.page import exported
+from gitlease.board.verbs import make_board
+from gitlease.cli.setup.demo import PLAY, TASKS
+from gitlease.kernel.rules.frozen import replace
 from support.tasks import task
 
 FOLDER = Path(__file__).parents[2] / ".github"
@@ -72,7 +72,7 @@ def pictures() -> dict[str, str]:
     ledger = bob.open(
         "", layer=None, local=False, remote=None, session=None, no_session=False
     ).ledger
-    with mock.patch("gitlease.faces.board.page.WIDTH", COLUMNS):
+    with mock.patch("gitlease.board.page.WIDTH", COLUMNS):
         board = replace(make_board(ledger, ledger.look()), place="origin")
         svg = exported(board, "svg")
     return {

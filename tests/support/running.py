@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gitlease
-from gitlease.git.run import started_at
+from gitlease.kernel.git.run import started_at
 from support import commands
 from support.documents import held_to_schema
 from support.fences import clean_env

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.core.lease import LeaseView
-from gitlease.git.repository import discover
-from gitlease.install.server import install_server
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.lease import LeaseView
+from gitlease.server.install import install_server
 from support.hooked import Person
 from support.remotes import Remote, Servers, new_bare
 from support.repos import git, real_clone, run_git

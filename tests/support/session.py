@@ -8,16 +8,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from gitlease.core.edge import Task
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.resources import GLOBAL_LAYER, Resource
-from gitlease.engine import acts, claim, sessions, stepping
-from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, Intent, LedgerStore, TaskChange, TaskList, Written
-from gitlease.engine.queue import TaskQueue
-from gitlease.engine.transaction import PATIENCE, CarryOut
-from gitlease.store.git_ledger import RefLedgerStore
+from gitlease.kernel.ledger import acts, claim, sessions, stepping
+from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ports import (
+    Clock,
+    Inbox,
+    Intent,
+    LedgerStore,
+    TaskChange,
+    TaskList,
+    Written,
+)
+from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut
+from gitlease.kernel.rules.edge import Task
+from gitlease.kernel.rules.lease import Actor, Lease
+from gitlease.kernel.rules.resources import GLOBAL_LAYER, Resource
+from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.tasks.queue import TaskQueue
 from support import older
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store

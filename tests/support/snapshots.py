@@ -1,7 +1,7 @@
 """Sentences, held word by word in ``snapshots/`` beside the tests, and nowhere else.
 
 ``check_words(error)`` compares what a test has in hand with its snapshot. After a change of
-words ``pytest --record tests/faces`` writes the snapshots of the tests that it runs anew: read
+words ``pytest --record tests/doors`` writes the snapshots of the tests that it runs anew: read
 their diff as you would read the code's.
 """
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gitlease.check.opening import open_staleness
 from gitlease.check.rules import CheckResult
-from gitlease.core.resources import parse_resource
-from gitlease.engine.answers import ClaimOptions
-from gitlease.wiring.check import open_staleness
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.remotes import Remote

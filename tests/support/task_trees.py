@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.resources import name_resource
-from gitlease.engine.ports import TaskChange, TaskList
-from gitlease.git.repository import discover
-from gitlease.settings.schema import KEYS, Tasks
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.ledger.ports import TaskChange, TaskList
+from gitlease.kernel.rules.edge import EdgeEdit
+from gitlease.kernel.rules.resources import name_resource
+from gitlease.kernel.settings.schema import KEYS, Tasks
 from gitlease.tasks.files import GitTaskFiles
 from support.repos import git
 

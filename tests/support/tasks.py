@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gitlease.core.edge import EdgeEdit, Task, same_name
-from gitlease.core.errors import Invalid
-from gitlease.core.resources import Resource, parse_resource
-from gitlease.engine.edges import EdgeRules
-from gitlease.engine.ports import Intent, TaskChange, TaskList, TaskProblem, Written
+from gitlease.kernel.ledger.edges import EdgeRules
+from gitlease.kernel.ledger.ports import Intent, TaskChange, TaskList, TaskProblem, Written
+from gitlease.kernel.rules.edge import EdgeEdit, Task, same_name
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.resources import Resource, parse_resource
 
 
 def task(name: str, *assigned: str, **more: object) -> Task:

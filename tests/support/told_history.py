@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.values import JO, KIM
+from kernel.rules.values import JO, KIM
 
 from gitlease.check.task_history import Deleted, Lack, Past, Version
-from gitlease.core.edge import Task
+from gitlease.kernel.rules.edge import Task
 from support.clock import ManualClock
 
 BEGINNING = ManualClock().wall_ms

@@ -18,8 +18,8 @@ from mcp.client import Client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from gitlease.faces.mcp.server import LeaseServer
-from gitlease.faces.mcp.stdio import CloneBackend
+from gitlease.mcp.server import LeaseServer
+from gitlease.mcp.stdio import CloneBackend
 from support.fences import clean_env
 from support.running import LONG, ROOT
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gitlease.faces.agents import background, handling
-from gitlease.faces.cli.app import run
-from gitlease.wiring.agents import AgentContext, open_for_agent
+from gitlease.agents import background, handling
+from gitlease.agents.opening import AgentContext, open_for_agent
+from gitlease.cli.app import run
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 

@@ -10,9 +10,9 @@ from support.repos import git, make_repository
 from support.snapshots import check_words
 from support.task_trees import put
 
-from gitlease.core.edge import EdgeEdit, People
-from gitlease.git.repository import discover
-from gitlease.settings.schema import Settings, load_settings
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.rules.edge import EdgeEdit, People
+from gitlease.kernel.settings.schema import Settings, load_settings
 from gitlease.tasks.assignees import fitting_people
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.propose import fitting_settings, fitting_words

@@ -17,13 +17,13 @@ from support.repos import assert_untouched, git, make_repository, run_git, snaps
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid
-from gitlease.core.resources import name_resource
-from gitlease.engine.ports import TaskChange
-from gitlease.git.repository import discover
-from gitlease.git.run import GitResult
-from gitlease.git.run import run_git as run_real_git
+from gitlease.kernel.git.repository import discover
+from gitlease.kernel.git.run import GitResult
+from gitlease.kernel.git.run import run_git as run_real_git
+from gitlease.kernel.ledger.ports import TaskChange
+from gitlease.kernel.rules.edge import EdgeEdit
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.resources import name_resource
 from gitlease.tasks import edge_commit
 from gitlease.tasks.edge_commit import check_commit, commit_edges
 from gitlease.tasks.edit import edit_task

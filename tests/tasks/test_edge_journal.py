@@ -18,10 +18,10 @@ from support.repos import make_repository
 from support.snapshots import raises
 from support.task_trees import open_files, put
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid
-from gitlease.core.resources import parse_resource
-from gitlease.engine.ports import Intent, TaskChange
+from gitlease.kernel.ledger.ports import Intent, TaskChange
+from gitlease.kernel.rules.edge import EdgeEdit
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.rules.resources import parse_resource
 from gitlease.tasks.files import EdgeJournal
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from support.repos import git
 from support.snapshots import raises
 from support.task_trees import tasks_like
 
-from gitlease.core.edge import EdgeEdit, People, means_nobody
-from gitlease.core.errors import Invalid
-from gitlease.faces.library.leases import Leases
+from gitlease.kernel.rules.edge import EdgeEdit, People, means_nobody
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.library.leases import Leases
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.reading import read_task
 from gitlease.wiring.workspace import open_workspace

@@ -26,11 +26,11 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core.edge import Progress
-from gitlease.core.errors import Invalid, NotFound
-from gitlease.core.resources import name_resource
-from gitlease.engine.edges import find_task
-from gitlease.settings.schema import Tasks
+from gitlease.kernel.ledger.edges import find_task
+from gitlease.kernel.rules.edge import Progress
+from gitlease.kernel.rules.errors import Invalid, NotFound
+from gitlease.kernel.rules.resources import name_resource
+from gitlease.kernel.settings.schema import Tasks
 from gitlease.tasks import scan as task_scan
 from gitlease.tasks.scan import FileKind, Wanted, WorkTree, walk
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
-from gitlease.core.edge import EdgeEdit, Progress, Task
-from gitlease.core.errors import Invalid
-from gitlease.settings.schema import Tasks
+from gitlease.kernel.rules.edge import EdgeEdit, Progress, Task
+from gitlease.kernel.rules.errors import Invalid
+from gitlease.kernel.settings.schema import Tasks
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.reading import guess_ids, read_task
 

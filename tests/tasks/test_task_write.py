@@ -22,9 +22,9 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.core.errors import Invalid
-from gitlease.engine.ports import TaskChange, Written
-from gitlease.git.run import run_git as run_real_git
+from gitlease.kernel.git.run import run_git as run_real_git
+from gitlease.kernel.ledger.ports import TaskChange, Written
+from gitlease.kernel.rules.errors import Invalid
 from gitlease.tasks import edit as task_edit
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.files import GitTaskFiles

@@ -12,13 +12,13 @@ import click
 import pytest
 
 import gitlease
+from gitlease.board.verbs import Section
 from gitlease.check.rules import RULES, STALE_RULES
-from gitlease.core.edge import Progress
-from gitlease.core.lease import LeaseState
-from gitlease.faces.cli.app import MODULES, application, shared_options
-from gitlease.faces.http.routes import ROUTES
-from gitlease.faces.library.methods import OF_A_CLONE
-from gitlease.verbs.board import Section
+from gitlease.cli.app import MODULES, application, shared_options
+from gitlease.gateway.routes import ROUTES
+from gitlease.kernel.rules.edge import Progress
+from gitlease.kernel.rules.lease import LeaseState
+from gitlease.library.methods import OF_A_CLONE
 from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb
 from gitlease.verbs.wire import SHAPES
 

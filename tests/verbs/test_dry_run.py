@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faces.fake import Desk, make_desks, words
+from doors.fake import Desk, make_desks, words
 from support.gateway import serving
 from support.remotes import Remote
 from support.repos import commit_file, git
@@ -18,8 +18,8 @@ from support.tasks import Killed, task
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core import errors
-from gitlease.core.edge import Progress
+from gitlease.kernel.rules import errors
+from gitlease.kernel.rules.edge import Progress
 
 TASK = "---\nid: F001\ntitle: rate limits\nstatus: todo\n---\n"
 LEARNED = ("known.json", "objects", "packed-refs", "refs", "tidied", "idle")

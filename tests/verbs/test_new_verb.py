@@ -17,13 +17,13 @@ VERB = '''
 
 from __future__ import annotations
 
-from gitlease.core.frozen import dataclass
-from gitlease.core.moves import holding
-from gitlease.core.moves.operations import AddNote, Operation
-from gitlease.core.moves.transitions import MOVES
-from gitlease.core.resources import Resource
-from gitlease.engine.stepping import change
-from gitlease.engine.transaction import fresh_id
+from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.moves import holding
+from gitlease.kernel.rules.moves.operations import AddNote, Operation
+from gitlease.kernel.rules.moves.transitions import MOVES
+from gitlease.kernel.rules.resources import Resource
+from gitlease.kernel.ledger.stepping import change
+from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.verbs import wire
 from gitlease.verbs.parameters import Named, NoteText, Reason
 from gitlease.verbs.table import LEASE_EXITS, TABLE, Door, Result, verb
@@ -66,7 +66,7 @@ def shout_verb(door: Door, resource: Named, text: NoteText, *, reason: Reason = 
     return Result(body=wire.changed(answer) | {"notes": notes}, lines=lambda: ["shouted"])
 
 
-TABLE["shout"] = "shouting"
+TABLE["shout"] = "verbs.shouting"
 '''
 DOORS = """
 import contextlib, io, json, os, sys
@@ -75,7 +75,7 @@ import gitlease.verbs
 
 gitlease.verbs.__path__.append(sys.argv[1])
 import gitlease.verbs.shouting
-from gitlease.faces.cli.app import run
+from gitlease.cli.app import run
 
 
 def typed(*words):
@@ -99,13 +99,13 @@ from types import ModuleType
 from support.library_methods import texts
 
 for name, text in texts().items():
-    module = ModuleType("gitlease.faces.library." + name.removesuffix(".py"))
+    module = ModuleType("gitlease.library." + name.removesuffix(".py"))
     exec(text, vars(module))
     sys.modules[module.__name__] = module
 
 import gitlease
-from gitlease.faces.http.routes import ROUTES, openapi_document
-from gitlease.faces.mcp.server import TOOLS
+from gitlease.gateway.routes import ROUTES, openapi_document
+from gitlease.mcp.server import TOOLS
 
 with gitlease.open(".") as leases:
     found["method"] = [str(x) for x in leases.shout("F001", "again")]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faces.fake import Desk, make_desks, words
+from doors.fake import Desk, make_desks, words
 from support.gateway import serving
 from support.remotes import Remote
 from support.snapshots import check_words
@@ -16,8 +16,8 @@ from support.tasks import task
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core.edge import Progress
-from gitlease.engine import wait as polling
+from gitlease.kernel.ledger import wait as polling
+from gitlease.kernel.rules.edge import Progress
 from gitlease.testing import MemoryLedger
 
 pytestmark = pytest.mark.default

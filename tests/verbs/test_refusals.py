@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from faces.fake import make_desks
+from doors.fake import make_desks
 from mcp.shared.exceptions import MCPError
 from support.gateway import Served, serving
 from support.remotes import Remote
@@ -16,8 +16,8 @@ from support.snapshots import raises
 from support.tools import in_memory
 
 import gitlease
-from gitlease.core import errors
-from gitlease.core.errors import GitleaseError
+from gitlease.kernel.rules import errors
+from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.verbs.table import CODES, INTERNAL, Violations, find_verb
 
 MESSAGE, HINT = "the remote says no", "ask it nicely"
@@ -50,8 +50,8 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             return Refusing(declared=find_verb(name), function=function)
 
         for module in ("cli.app", "library.methods", "mcp.server"):
-            monkeypatch.setattr(f"gitlease.faces.{module}.find_verb", found)
-        monkeypatch.setattr("gitlease.faces.http.routes.carry_out", function)
+            monkeypatch.setattr(f"gitlease.{module}.find_verb", found)
+        monkeypatch.setattr("gitlease.gateway.routes.carry_out", function)
 
     return prepare
 

@@ -13,16 +13,16 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from faces.fake import make_desks
+from doors.fake import make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.core.errors import UsageError
-from gitlease.core.resources import parse_resource
-from gitlease.faces.http.routes import ROUTES, ApiRequest, ApiRoute
-from gitlease.faces.library.leases import Leases
-from gitlease.faces.library.methods import OF_A_CLONE, OF_A_GATEWAY, Method
-from gitlease.faces.mcp.server import TOOLS, LeaseTool
+from gitlease.gateway.routes import ROUTES, ApiRequest, ApiRoute
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.library.leases import Leases
+from gitlease.library.methods import OF_A_CLONE, OF_A_GATEWAY, Method
+from gitlease.mcp.server import TOOLS, LeaseTool
 from gitlease.verbs.table import COMMAND, TABLE, Door, Parameter, find_verb, read_values
 
 # By the type in Python: a word as typed, as JSON, and the value that the verb gets.
@@ -110,7 +110,7 @@ def test_a_parameter_arrives_from_the_command_line(
     name: str, one: Parameter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verb, (ada, _) = WatchedVerb(name), make_desks(task("F007"))
-    monkeypatch.setattr("gitlease.faces.cli.app.find_verb", lambda _name: verb)
+    monkeypatch.setattr("gitlease.cli.app.find_verb", lambda _name: verb)
     words, expected = [*name.split(), *BESIDES.get(name, ())], dict[str, Any]()
     for other in verb.at(COMMAND).values():
         before = other.positional and one.positional and one.name not in expected
@@ -154,7 +154,7 @@ def test_a_parameter_arrives_from_a_method(
     method: Method, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verb, (ada, _) = WatchedVerb(method.verb), make_desks(task("F007"))
-    monkeypatch.setattr("gitlease.faces.library.methods.find_verb", lambda _name: verb)
+    monkeypatch.setattr("gitlease.library.methods.find_verb", lambda _name: verb)
     monkeypatch.setattr(Leases, "_to_run", lambda self, *_, **__: self._door)
     options = {"session": None, "no_session": False, "local": False, "layer": None}
     given, expected = sampled(method.parameters, name, *["resources"] * method.one)
@@ -211,8 +211,8 @@ def test_a_parameter_arrives_from_a_tool(
         caught.append(WatchedVerb(verb))
         return caught[-1]
 
-    monkeypatch.setattr("gitlease.faces.mcp.server.find_verb", watched)
-    monkeypatch.setattr("gitlease.faces.mcp.server.LONGEST_WAIT", 1_000)  # this door's own bound
+    monkeypatch.setattr("gitlease.mcp.server.find_verb", watched)
+    monkeypatch.setattr("gitlease.mcp.server.LONGEST_WAIT", 1_000)  # this door's own bound
     arguments, expected = sampled(tool.takes, name, "resources")
     values = read_values(tool.takes, door, arguments, what=tool.name)
     with pytest.raises(UsageError, match="enough was seen"):
@@ -243,7 +243,7 @@ def test_a_parameter_arrives_over_http(
         caught.append((verb.name, values))
         return 200, {}, {}
 
-    monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
+    monkeypatch.setattr("gitlease.gateway.routes.carry_out", carried_out)
     also = {"any": "done"} if route.name == "release" else {}
     data, expected = sampled(route.fields, name, also.get(name, name))
     if route.in_query:
@@ -290,7 +290,7 @@ def test_a_parameter_arrives_from_a_connection(
         caller = SimpleNamespace(email="jo@example.com")
         route.respond(ApiRequest(gateway, caller, resource, data, {}, None, lambda: None))  # type: ignore[arg-type]
 
-    monkeypatch.setattr("gitlease.faces.http.routes.carry_out", carried_out)
+    monkeypatch.setattr("gitlease.gateway.routes.carry_out", carried_out)
     monkeypatch.setattr(gitlease.Connection, "_ask", asked)
     given, expected = sampled(method.parameters, name, "resource", "resources")
     expected |= method.given

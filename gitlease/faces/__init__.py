@@ -1,1 +1,0 @@
-"""Faces: they translate in, call the engine and translate out; no rule lives here."""

@@ -1,1 +1,0 @@
-"""The face that git sees: its hooks."""

@@ -1,1 +1,0 @@
-"""Installing beside files that others own, and taking it out to the byte."""

@@ -1,0 +1,899 @@
+"""One actor on one layer of a ledger: read it, carry out a step, and settle what was left open.
+
+Every verb is made of these three; it has nothing else to do with the store.
+
+The task file edits of a step are an intent, remembered before the ledger is changed and forgotten
+when the files are written. The next command finishes or forgets one that a killed command left
+behind, by the ledger, so that a lease and its edge never disagree for longer than that.
+
+What the ledger decided last about a holder and a task outranks an older edge in any file: after a
+release, an assignment that a branch still has protects nothing, until the holder claims again or
+a newer commit assigns them.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TypeVar
+
+from gitlease.kernel.ledger.edges import Edges
+from gitlease.kernel.ledger.ports import (
+    Clock,
+    DeadRun,
+    Inbox,
+    Intent,
+    LandedWork,
+    LedgerStore,
+    Pending,
+    Runs,
+    Snapshot,
+    TaskChange,
+    TaskList,
+)
+from gitlease.kernel.ledger.restoring import waiting
+from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
+from gitlease.kernel.rules.edge import Assignee, EdgeEdit, People, Task, printable
+from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.rules.lease import (
+    Actor,
+    Lease,
+    LeaseView,
+    Moment,
+    Policy,
+    State,
+    is_abandoned,
+    same_person,
+)
+from gitlease.kernel.rules.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice, is_of_kept
+from gitlease.kernel.rules.moves.holding import UNASSIGNED
+from gitlease.kernel.rules.moves.operations import (
+    TAKEOVER,
+    Acknowledge,
+    Event,
+    Operation,
+    Outcome,
+    RunOut,
+    Unbind,
+    grant_of,
+)
+from gitlease.kernel.rules.resources import WHOLE, Resource, fold
+
+# Goals of an intent.
+HELD, ENDED, COMPLETED, RETIRING = "held", "ended", "completed", "retired"
+PART = "completed part"  # of a task, which is done with the last of several
+
+
+def repair(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
+    """Finish the edits of a killed command if the ledger has its step; returns warnings."""
+    files = edges.files.at(intent.root)
+    confirmed = (_confirmed_part(edges.rules.people, intent, x, ledger) for x in intent.changes)
+    wanted = [change for change in confirmed if change is not None]
+    # The work tree is gone, or the ledger has not the step: nothing is left to do.
+    if files is None or not wanted:
+        edges.files.settled(intent)
+        return ()
+    try:
+        here, away = _located(files.read(), wanted)
+        written = files.write(here, commit=intent.commit)
+    except GitleaseError as error:
+        away, written, problems = [], (), [error.message]
+    else:
+        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+    problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
+    if problems:
+        edges.files.leave(intent)
+    else:
+        edges.files.settled(intent)
+    said = [f"an interrupted command is not finished yet: {text}" for text in problems]
+    return tuple(said) + tuple(
+        f"finished an interrupted command: {w.change.message}, in {w.change.file}"
+        for w in written
+        if (w.changed or w.commit) and not w.problem
+    )
+
+
+def _confirmed_part(
+    people: People, intent: Intent, change: TaskChange, ledger: Ledger | None
+) -> TaskChange | None:
+    leases = [] if ledger is None else ledger.leases_of(change.resource)
+    own = [x for x in leases if same_person(x.holder, intent.holder)]
+    held = any(x.state is State.ACTIVE and x.edge for x in own)
+    done = any(x.state is State.COMPLETED for x in own)
+    if intent.goal == HELD and held:
+        # Who works on another scope stays an assignee, whoever's edge was taken over.
+        live = [x.holder for x in leases if x.state is State.ACTIVE and x not in own]
+        gone = tuple(
+            name
+            for name in change.edit.remove
+            if not any(people.is_mine(name, holder) for holder in live)
+        )
+        return replace(change, edit=replace(change.edit, remove=gone))
+    if intent.goal == RETIRING:
+        # The record that was retired is gone: only its operation tells that it was.
+        made = ledger is not None and any(map(ledger.header.entry, intent.operations))
+        active = [x.holder for x in leases if x.state is State.ACTIVE]
+        again = any(people.is_mine(x, holder) for x in change.edit.remove for holder in active)
+        return change if made and not again else None
+    if intent.goal == ENDED and not held:
+        return replace(change, edit=given_back(change.edit, leases, intent.holder))
+    if intent.goal in (COMPLETED, PART) and done and not held:
+        part = intent.goal == PART
+        return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
+    return None
+
+
+def finished(
+    edit: EdgeEdit, leases: Sequence[Lease], holder: str, *, part: bool = False
+) -> EdgeEdit:
+    """The edit for a completed lease; the status stays while others work on the task.
+
+    A ``part`` finishes the task if it is the last of several that were claimed.
+    """
+    others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
+    # A single finished part says nothing of how many there are.
+    only = part and sum(x.state is State.COMPLETED for x in leases) < 2
+    return replace(edit, status=None) if others or only else edit
+
+
+def given_back(edit: EdgeEdit, leases: Sequence[Lease], holder: str) -> EdgeEdit:
+    """The edit for a released lease; the status stays if a part of the task is finished."""
+    some = any(x.state is State.COMPLETED for x in leases)
+    return replace(edit, status=None) if some else finished(edit, leases, holder)
+
+
+def _located(
+    known: TaskList, wanted: Iterable[TaskChange]
+) -> tuple[list[TaskChange], list[TaskChange]]:
+    # A file may have been renamed meanwhile, or be on another branch.
+    files = {t.resource: t.file for t in known.tasks}
+    broken = {p.file for p in known.problems}
+    here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]
+    away = [c for c in here if c.resource not in files and c.file not in broken]
+    return [c for c in here if c not in away], away
+
+
+RECORD, FILE = "record", "file"
+_GRANTS = frozenset({"claimed", "taken_over"})
+_BY_ITSELF = frozenset({"released", UNASSIGNED})  # what a person gave back
+_ENDINGS = frozenset({*_BY_ITSELF, "completed", "revoked", "displaced", "retired"})
+LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """A person to whom a task is assigned: the holder if one is known, else the file's name.
+
+    ``places``: ``record`` if the ledger's record of a claim says so, ``file`` if a task file does.
+    ``spelt`` is the name as it stands in the file, or would.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    spelt: str
+
+
+def assigned_to(
+    task: Task | None, records: Iterable[Lease], people: People, policy: Policy, moment: Moment
+) -> tuple[Assigned, ...]:
+    """Everyone to whom a task is assigned, and where that stands.
+
+    ``task`` comes from ``Edges.read``, without assignments that the ledger outranks. ``records``
+    are those of the task. What nobody came back to for too long is no assignment any more.
+    """
+    holders: list[str] = []
+    for x in records:
+        kept = x.state is State.ACTIVE and x.edge and not is_abandoned(x, policy, moment)
+        if kept and not any(same_person(x.holder, known) for known in holders):
+            holders.append(x.holder)
+    found: list[Assigned] = []
+    for name in task.assigned if task is not None else ():
+        known = next((x for x in holders if people.is_mine(name, x)), None)
+        if known is not None:
+            holders.remove(known)
+        mapped = people.holders_of(name)
+        shown = known or (mapped[0] if len(mapped) == 1 else printable(name))
+        found.append(Assigned(shown, (FILE,) if known is None else (RECORD, FILE), name))
+    return (*found, *(Assigned(x, (RECORD,), _spelt(people, x)) for x in holders))
+
+
+def _spelt(people: People, holder: str) -> str:
+    try:
+        return people.name_of(holder)
+    except Invalid:  # the map gives that name to somebody else
+        return holder
+
+
+def with_records(
+    task: Task, records: Iterable[Lease], people: People, policy: Policy, moment: Moment
+) -> Task:
+    """The task with the names of those to whom the ledger's records assign it."""
+    found = assigned_to(task, records, people, policy, moment)
+    return replace(task, records=tuple(x.spelt for x in found if RECORD in x.places))
+
+
+class Decisions:
+    """The ledger's last decisions about holders and tasks, by its audit trail."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self._session = session
+        self._mark: str | None = None
+        self._events: dict[str, list[Event]] = {}
+        self._older = False
+
+    def deepen(self) -> None:
+        """Count what the first contact left out of the audit trail."""
+        self._mark, self._older = None, True
+
+    def outranked(self, task: Task, ref: str | None = None) -> tuple[str, ...]:
+        """The names in a task's file whose assignment is older than the end of their work on it."""
+        # Git is asked only about names whose work the ledger saw ending.
+        ended = [(name, at) for name in task.assigned if (at := self._ended(task, name))]
+        files = self._session.edges.files
+        return tuple(
+            name
+            for name, at in ended
+            if (since := files.assigned_since(task, name, ref)) is not None and since <= at
+        )
+
+    def own_at(self, task: Task) -> int | None:
+        """When the ledger last granted the caller a task, or took it back, in milliseconds."""
+        holder = self._session.actor.holder
+        own = (x for x in self._of(task.resource.key) if same_person(x.holder or "", holder))
+        return next((x.at for x in own if x.kind in _GRANTS | _BY_ITSELF), None)
+
+    def _ended(self, task: Task, name: str) -> int | None:
+        people = self._session.edges.rules.people
+        assignee = Assignee(name, people.holders_of(name), people.handles)
+        for event in self._of(task.resource.key):
+            if assignee.is_holder(event.holder or ""):
+                # The newest decision counts: a grant after the end makes the name true again.
+                return event.at if event.kind in _ENDINGS else None
+        return None
+
+    def _of(self, key: str) -> Sequence[Event]:
+        session = self._session
+        head = session.store.known(session.layer)
+        mark = "" if head is None else head.version
+        # Read once for each head, however many tasks are asked about.
+        if mark != self._mark:
+            self._mark, self._events = mark, {}
+            history, older = session.store.history, self._older
+            for event in history(session.layer, LOOKED_BACK, older=older) if mark else ():
+                if event.resource and event.kind in (_GRANTS | _ENDINGS):
+                    self._events.setdefault(fold(event.resource), []).append(event)
+        return self._events.get(key, ())
+
+
+LEARN_EVERY = 60_000  # milliseconds
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LedgerView:
+    """One state of the ledger at one moment, with all its leases."""
+
+    head: Snapshot
+    moment: Moment
+    leases: tuple[Lease, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        return self.head.policy
+
+
+_SPOKE = "session"  # begins an entry of this clone's memory: a session, and its holder
+
+
+def _way_back(holder: str) -> str:
+    """The command with which a session goes on as the holder that it was."""
+    return f"git config user.email {shlex.quote(holder)}"
+
+
+class LedgerSession:
+    """The ledger of one layer as one actor reads and changes it."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        clock: Clock,
+        actor: Actor,
+        layer: str,
+        edges: Edges,
+        inbox: Inbox,
+        default_ttl: int,
+        ttl_is_default: bool,
+        ttl_source: str = "",
+        patience: float = PATIENCE,
+        dice: random.Random | None = None,
+        landed: LandedWork | None = None,
+        learn: Callable[[], object] = lambda: None,
+        carry: CarryOut | None = None,
+        runs: Callable[[], Runs | None] = lambda: None,
+        elsewhere: Callable[[], Sequence[LedgerSession]] = lambda: (),
+        remembers_holders: bool = False,
+        run_tokens: frozenset[int] = frozenset(),
+        no_holder: GitleaseError | None = None,
+    ) -> None:
+        """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
+        that this process works below, in its session. ``no_holder`` refuses every change.
+        ``learn`` has the clone learn what it lacks of the default branch, and never fails.
+        """
+        self._no_holder = no_holder
+        self._runs, self._run_tokens, self._elsewhere = runs, run_tokens, elsewhere
+        self._remembers_holders = self._keeps_holders = remembers_holders
+        self.landed, self._learn = landed, learn
+        self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
+        self.edges, self.inbox = edges, inbox
+        edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
+        edges.own_decision = lambda task: self.decisions.own_at(task)
+        edges.own_records = self.own_records
+        self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
+        self._ttl_source = ttl_source
+        self.dice = dice or random.SystemRandom()
+        self.carry = carry
+        self._patience = patience
+        self.completes_landed = False  # whether that is under way, so that it does not begin again
+        self.is_dry = False  # whether its steps are only rehearsed
+        self._learned: Instant | None = None  # when it last learned of the default branch
+        self._settled: Settled | None = None
+        self.decisions = Decisions(self)
+
+    @cached_property
+    def transaction(self) -> Transaction:
+        """The transaction of its steps; a reading needs none."""
+        return Transaction(
+            self.store,
+            clock=self.clock,
+            actor=self.actor,
+            layer=self.layer,
+            patience=self._patience,
+            dice=self.dice,
+            carry=self.carry,
+        )
+
+    def for_dry_run(self) -> LedgerSession:
+        """The same session for a dry run: its steps are decided, and written nowhere."""
+        other = copy.copy(self)
+        other.is_dry = True
+        return other
+
+    # --- read -----------------------------------------------------------------------------------
+
+    def read(
+        self, ask: Callable[[Snapshot], T], *, cached: bool = False
+    ) -> tuple[T, tuple[str, ...]]:
+        """The answer of ``ask`` for the remote's present state, with warnings.
+
+        ``cached`` uses this clone's copy, with a warning that gives its age.
+        """
+        return _read_with_retry(lambda: self._read(ask, cached=cached))
+
+    def look(self, *, cached: bool = False) -> LedgerView:
+        """The whole ledger at one moment."""
+        look, said = self.read(self._looked_at, cached=cached)
+        return replace(look, warnings=said)
+
+    def known_look(self) -> LedgerView | None:
+        """This clone's copy, without a connection; None before the first contact."""
+
+        def read() -> LedgerView | None:
+            head = self.store.known(self.layer)
+            return None if head is None else self._looked_at(head)
+
+        return _read_with_retry(read)
+
+    def known_ledger(self) -> Ledger | None:
+        """The ledger in this clone's copy, without a connection; None where there is none."""
+        head = self.store.known(self.layer)
+        return None if head is None else head.ledger
+
+    def own_live(self) -> list[Lease]:
+        """The live leases of the caller's person, by this clone's copy."""
+        ledger, holder = _read_with_retry(self.known_ledger), self.actor.holder
+        return ledger.live(holder)[0].of_person(holder) if ledger else []
+
+    def in_session(self, name: str | None, *, but: Collection[str] = ()) -> list[Lease]:
+        """The caller's leases in a session, by this clone's copy; ``but`` these ids."""
+        own = self.own_live()
+        return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
+
+    def known_records(self, resource: Resource) -> list[Lease]:
+        """The records of a resource in this clone's copy. Raises Invalid for a damaged one."""
+
+        def read() -> list[Lease]:
+            ledger = self.known_ledger()
+            return list(ledger.leases_of(resource)) if ledger else []
+
+        return _read_with_retry(read)
+
+    def own_records(self, resource: Resource) -> list[Lease]:
+        """Those that are unfinished and of the caller's person; none where one is damaged."""
+        try:
+            found = self.known_records(resource)
+        except Invalid:  # the step that follows reports it
+            return []
+        return [x for x in found if x.state is State.ACTIVE and x.same_holder(self.actor)]
+
+    def known_policy(self) -> Policy | None:
+        """The policy in this clone's copy, without a connection; None before the first contact."""
+        ledger = _read_with_retry(self.known_ledger)
+        return ledger.header.policy if ledger else None
+
+    def views_in(
+        self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
+    ) -> tuple[LeaseView, ...]:
+        """Leases of a state as this actor sees them, now or at a moment."""
+        return head.views(leases, self.actor, moment or self.moment(head))
+
+    def moment(self, head: Snapshot) -> Moment:
+        """Now, with this clone's sightings of a state."""
+        return Moment(now=self.clock.now(), seen=head.seen)
+
+    def news(self, head: Snapshot | None) -> tuple[str, ...]:
+        """Notices about this holder's lost leases, shown once in this clone."""
+        # A dry run marks nothing as shown.
+        if self.is_dry:
+            return ()
+        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        unread = unread_notices(self.store, self.layer, notices, self.actor)
+        others = self._leases_of_other_identity(head)
+        return (*others, *(told(notice) for notice in unread), *self.inbox.take())
+
+    def other_identity(self) -> tuple[str, ...]:
+        """The same warning as in every answer, by this clone's copy: once for each session."""
+        if not self._other_holders():  # without reading the ledger
+            return ()
+        return self._leases_of_other_identity(self.store.known(self.layer))
+
+    def way_back_to(self, view: LeaseView) -> str:
+        """The command that makes a lease the caller's again, if this session holds it as another.
+
+        Waiting does not help then: the session would wait for itself. ``""`` for other leases.
+        """
+        same = view.layer == self.layer and view.session == self.actor.session
+        others = self._other_holders() if same and view.state == State.ACTIVE.value else ()
+        return next((_way_back(x) for x in others if same_person(x, view.holder)), "")
+
+    def _other_holders(self) -> list[str]:
+        actor = self.actor
+        if not self._keeps_holders or actor.session is None:
+            return []
+        before = f"{_SPOKE} {actor.session} as "
+        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
+        return sorted(x for x in holders if not same_person(x, actor.holder))
+
+    def _leases_of_other_identity(self, head: Snapshot | None) -> tuple[str, ...]:
+        """Say once that this session holds leases as another holder, as it spoke here before."""
+        actor, name = self.actor, self.actor.session
+        if not self._remembers_holders or name is None or head is None or head.ledger is None:
+            return ()
+        self._remembers_holders = False
+        now, said = self.clock.now().wall_ms, list[str]()
+        for holder in self._other_holders():
+            own = head.ledger.live(holder)[0].of_person(holder)
+            live = (x for x in own if x.session == name and x.expires_at > now)
+            if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
+                back = _way_back(holder)
+                said.append(
+                    f"session {name} holds {names} as {holder}, and user.email is "
+                    f"{actor.holder or 'unset'} now; to go on with that: {back}"
+                )
+        return tuple(said)
+
+    def _spoken(self) -> frozenset[str]:
+        return self.store.shown(self.layer, ())
+
+    def _remember_holder(self, outcomes: Sequence[Outcome | GitleaseError]) -> None:
+        """Remember in this clone as whom its session holds leases."""
+        actor = self.actor
+        if actor.session is None or not self._keeps_holders or self.is_dry:
+            return
+        leases = (x for outcome in outcomes if isinstance(outcome, Outcome) for x in outcome.leases)
+        if any(x.session == actor.session and x.same_holder(actor) for x in leases):
+            self.store.shown(self.layer, [f"{_SPOKE} {actor.session} as {actor.holder}"])
+
+    def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Those of some leases that a live run has, which alone ends them unless they are named."""
+        runs = self._runs()
+        live = frozenset[str]() if runs is None else runs.live(self.layer)
+        return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
+
+    @property
+    def is_below_run(self) -> bool:
+        """Return whether this process works below a run, in its session."""
+        return bool(self._run_tokens)
+
+    def is_of_run_above(self, lease: Lease) -> bool:
+        """Return whether the run has it below which this process works."""
+        same = lease.session is not None and lease.session == self.actor.session
+        return same and lease.token in self._run_tokens
+
+    def unread_notices(self) -> tuple[Notice, ...]:
+        """This run's losses in this clone's copy that no answer of a step has reported."""
+        ledger = self.known_ledger()
+        notices = ledger.losses(self.actor.holder) if ledger else ()
+        return tuple(n for n in notices if is_to(n, self.actor))
+
+    def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
+        """Warnings about the store, and about a state and its age."""
+        said = self.store.warnings + head.warnings + waiting(head, self.clock.now())
+        if cached:
+            age = head.received.elapsed_at_most(self.clock.now()) // MS
+            said += (f"from this clone's copy, {age}s old",)
+        return said
+
+    def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
+        head, said = self._head(cached=cached)
+        found, doubt = ask(head), self.store.doubt(head)
+        said = (*((doubt.message,) if doubt else ()), *said)
+        return found, self.warnings_of(head, cached=cached) + said + self.news(head)
+
+    def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
+        if not cached:
+            # Asked for with the ledger's ref in one connection.
+            self._watch_main_branch()
+            head = self.store.fetch(self.layer)
+            self.learn_main()
+            said = told_by(self.store, head) + self._repair_edges(head)
+            if self.is_landing_to_judge():
+                from gitlease.kernel.ledger.stepping import settle_landed
+
+                said += settle_landed(self).warnings
+                # What has landed was completed just now: the answer is of after that.
+                head = self.store.known(self.layer) or head
+            return head, said
+        known = self.store.known(self.layer)
+        if known is None:
+            raise NotFound.of_copy(self.layer)
+        return known, ()
+
+    def _looked_at(self, head: Snapshot) -> LedgerView:
+        leases = tuple(head.ledger.every_lease()) if head.ledger else ()
+        return LedgerView(head, self.moment(head), leases)
+
+    # --- step -----------------------------------------------------------------------------------
+
+    def check_holder(self) -> None:
+        """Raise Invalid where nobody is known to hold what would be claimed or changed."""
+        if self._no_holder is not None:
+            raise self._no_holder
+
+    def step(
+        self, what: str, operations: Sequence[Operation], *, together: bool = True
+    ) -> tuple[Step, tuple[str, ...]]:
+        """Carry out operations in one step, all or none if ``together``, and return warnings.
+
+        A refusal carries the warnings itself.
+        """
+        self.check_holder()
+        self.settle()
+        settled, self._settled = self._settled or Settled(), None
+        known = self.store.known(self.layer)
+        said = settled.said + self.news(known)
+        notices = known.ledger.notices(self.actor.holder) if known and known.ledger else ()
+        ids = tuple(n.id for n in notices if is_to(n, self.actor))
+        # They go along with a step that is made anyway; alone they would cost a push.
+        read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
+        # A full step leaves them to the next one.
+        batch = [*operations, *read][: max(MAX_STEP, len(operations))]
+        carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
+        try:
+            if self.is_dry:
+                # What a real step would let go of first.
+                before = [end for _, ends in self._dead_runs() for end in ends]
+                step = _read_with_retry(lambda: rehearse([*before, *batch], together=together))
+            else:
+                step = carry_out(batch, together=together, what=named(what, operations))
+        except GitleaseError as refusal:
+            message = refusal.message
+            if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
+                message = f"{self._ttl_source}: {message}"
+            known = self.store.known(self.layer)
+            after = self.outcome_messages(settled, known) + self.news(known)
+            warnings = self.store.warnings + said + after
+            raise refusal.with_(message=message, warnings=warnings) from None
+        self._remember_holder(step.applied.results)
+        return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
+
+    # --- settle ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Finish what earlier commands left half done, before a step is planned.
+
+        Done once for each step, whose answer carries the messages.
+        """
+        self.learn_main()
+        if self._settled is None and not self.is_dry:
+            self._watch_main_branch()
+            settled = self.settled()
+            said = settled.said + self._repair_edges()
+            self._settled = replace(settled, said=said)  # so that the next line comes here once
+            self._settled = replace(settled, said=said + self._end_dead_runs())
+
+    def is_landing_to_judge(self) -> bool:
+        """Return whether the last contact may have shown that work of this holder has landed."""
+        if self.landed is None or self.completes_landed or self.is_dry:
+            return False
+        return self.landed.is_to_judge()
+
+    def learn_main(self) -> None:
+        """Learn what this clone lacks of the default branch, for a command that asks the remote.
+
+        Once a minute at most: a process may live long.
+        """
+        now = self.clock.now()
+        if self._learned is None or self._learned.elapsed_at_most(now) >= LEARN_EVERY:
+            self._learned = now
+            self._learn()
+
+    def _watch_main_branch(self) -> None:
+        if self.landed is not None:
+            with suppress(GitleaseError):  # what follows reports it
+                self.landed.watch(lambda: any(x.edge for x in self.own_live()))
+
+    def settled(self) -> Settled:
+        """The outcomes of changes that earlier commands left open."""
+        waiting = list(self.store.pending(self.layer))
+        if not waiting:
+            return Settled()
+        return settle(self.store, waiting, self.store.fetch(self.layer))
+
+    def _dead_runs(self) -> Iterator[tuple[DeadRun, list[Operation]]]:
+        """The dead runs of this clone, and what lets go of all that they were granted or bound."""
+        runs = self._runs()
+        for dead in () if runs is None else runs.dead(self.layer, self.actor):
+            actor, ends = replace(self.actor, session=dead.session), list[Operation]()
+            if dead.may_outlive:
+                if not self._has_live(dead):
+                    yield dead, []
+                continue
+            known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
+            granted, bound = dead.granted, dead.bound
+            if dead.shares:
+                # What a nested run works under, or its command claimed, stays held. The record
+                # stays as well, so that the rest ends once that run has.
+                mine = self.in_session(dead.session)
+                kept = {x.lease_id for x in self.of_live_runs(mine)}
+                left = {x.lease_id for x in mine} - kept
+                granted = tuple(x for x in granted if x.lease_id in left)
+                bound = tuple(x for x in bound if x.lease_id in left)
+                if not granted and not bound:
+                    continue
+            # What the command of a dead run claimed in its session is nobody's any more.
+            ends_all = dead.alone and not dead.shares
+            below = self.in_session(dead.session, but=known) if ends_all else ()
+            if own := (*granted, *map(grant_of, below)):
+                ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
+            if bound:
+                ends.append(Unbind(id=fresh_id(), actor=actor, grants=bound))
+            yield dead, ends
+
+    def _has_live(self, dead: DeadRun) -> bool:
+        """Tell whether a lease of a dead run has not run out yet."""
+        ids, now = {x.lease_id for x in (*dead.granted, *dead.bound)}, self.clock.now().wall_ms
+        own = (x for x in self.own_live() if x.expires_at > now)
+        return any(x.lease_id in ids or (dead.alone and x.session == dead.session) for x in own)
+
+    def _end_dead_runs(self) -> tuple[str, ...]:
+        """End what dead runs of this clone hold, in every layer; return messages."""
+        messages, runs = [*self._end_dead_runs_here()], self._runs()
+        elsewhere = frozenset[str]() if runs is None else runs.layers_of_dead(self.actor)
+        for other in self._elsewhere() if elsewhere - {self.layer} else ():
+            with suppress(GitleaseError):  # the next command tries again
+                messages += other._end_dead_runs_here()
+        return tuple(messages)
+
+    def _end_dead_runs_here(self) -> tuple[str, ...]:
+        messages = list[str]()
+        for dead, ends in self._dead_runs():
+            freed = list[Lease]()
+            try:
+                freed += self._carry_out_ends(ends)
+                # What its command claimed in other layers ends with it as well.
+                ends_all = dead.alone and not (dead.may_outlive or dead.shares)
+                for other in self._elsewhere() if ends_all else ():
+                    freed += other.end_session_of_run(dead.session)
+            except GitleaseError:  # the step that follows reports it
+                break
+            # After the step: a kill in between has the next command do it again. A claim whose
+            # outcome is still unknown may yet land.
+            lands = dead.claims and bool(list(self.store.pending(self.layer)))
+            if not lands and not dead.shares:
+                dead.forget()
+            messages += [
+                f"{x.resource}: session {dead.session} is dead, and no longer holds it"
+                for x in freed
+            ]
+        return tuple(messages)
+
+    def end_session_of_run(self, name: str) -> list[Lease]:
+        """End what a run that has ended still holds here in its own session; return that."""
+        if not (left := self.in_session(name)):
+            return []
+        actor = replace(self.actor, session=name)
+        op = RunOut(id=fresh_id(), actor=actor, grants=tuple(map(grant_of, left)))
+        return self._carry_out_ends([op])
+
+    def _carry_out_ends(self, ends: Sequence[Operation]) -> list[Lease]:
+        if not ends:
+            return []
+        step = self.transaction.carry_out(ends, together=False, what="the end of a run")
+        results = (x for x in step.applied.results if isinstance(x, Outcome))
+        return [lease for result in results for lease in result.leases]
+
+    def outcome_messages(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
+        """Messages about open changes that the head after a step decided."""
+        return () if head is None else told_by(self.store, head, settled.open)
+
+    def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
+        left = self.edges.files.left_behind()
+        if not left:
+            return ()
+        said: list[str] = []
+        head = head or self.store.fetch(self.layer)
+        open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
+        for intent in left:
+            # What may still land is neither finished nor given up.
+            if open_still.intersection(intent.operations):
+                self.edges.files.leave(intent)
+            else:
+                said += repair(self.edges, intent, head.ledger)
+        return tuple(said)
+
+
+def _read_with_retry(read: Callable[[], T]) -> T:
+    # The remote may have moved on during the repair of a damaged copy.
+    try:
+        return read()
+    except HeadGone:
+        return read()
+
+
+# --- news -----------------------------------------------------------------------------------------
+
+DAMAGE_SHOWN = 10
+NOTICES_BACK = 200  # events
+CLAIMED = "claimed after its lapse"
+
+
+def unread_notices(
+    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
+) -> list[Notice]:
+    """The notices that this run has not seen in this clone; marks them as shown.
+
+    A notice about another run of the same person stays unread for that run, and is shown to that
+    run alone if the person caused it, or if it is a note.
+    """
+    run = f" to {actor.session}" if actor.session else ""
+    keys = {
+        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
+        for n in notices
+        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
+    }
+    if not keys:
+        return []
+    before = store.shown(layer, list(keys))
+    unread = [n for key, n in keys.items() if key not in before]
+    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
+
+
+def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
+    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
+    if notice.what != TAKEOVER[0] or notice.reason is None:
+        return notice.what == TAKEOVER[0]
+    operation = notice.id.partition("-")[0]
+    events = store.history(layer, NOTICES_BACK)
+    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
+
+
+def is_to(notice: Notice, actor: Actor) -> bool:
+    """Return whether it is about this run or the person, not another run."""
+    return notice.session in (None, actor.session)
+
+
+def told(notice: Notice) -> str:
+    """A notice as one line."""
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f" (session {notice.session})" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    if notice.what == NOTED:
+        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
+        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
+    if notice.what == CLAIMED:
+        return (
+            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
+        )
+    done = "kept for later" if is_of_kept(notice) else _DONE.get(notice.what, notice.what)
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+_DONE = {
+    "taken_over": "taken over",
+    "replaced": "replaced, after it had lapsed,",
+    "run_out": "ended with its session",
+}
+
+
+def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
+    """Warnings about unreadable records, at most ``shown`` of them by name."""
+    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
+    if len(damage) > shown:
+        said.append(f"{len(damage) - shown} more records cannot be read")
+    return tuple(said)
+
+
+def unread_records(head: Snapshot) -> tuple[str, ...]:
+    """A check's warnings about unreadable records of a ledger."""
+    damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
+    return tuple(f"{text}: its paths are not checked" for text in damage)
+
+
+def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
+    """Report an unreadable waiting line, which keeps nobody from claiming the resource."""
+    problem = ledger.tickets_damage(resource)
+    return () if problem is None else (problem,)
+
+
+BECAME = {
+    Fate.APPLIED: "had reached the remote",
+    Fate.LOST: "did not reach the remote, and has no effect",
+    Fate.UNKNOWN: "is too old to tell its outcome",
+    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
+}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Messages about earlier changes, and those changes that may still land."""
+
+    said: tuple[str, ...] = ()
+    open: tuple[Pending, ...] = ()
+
+
+def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
+    """Settle the changes that a head decides."""
+    said, still = [], []
+    for pending in list(waiting):
+        became = store.settle(pending, head)
+        if became is Fate.UNDECIDED:
+            still.append(pending)
+        else:
+            said.append(_became(pending, became))
+    return Settled(tuple(said), tuple(still))
+
+
+def told_by(
+    store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
+) -> tuple[str, ...]:
+    """Messages about the changes that a head decides; by default about all open ones.
+
+    One that may still land is reported once in this clone.
+    """
+    settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
+    still = {x.operations[0]: x for x in settled.open}
+    before = store.shown(head.layer, list(still)) if still else frozenset()
+    undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
+    return (*settled.said, *undecided)
+
+
+def _became(pending: Pending, fate: Fate) -> str:
+    what = pending.what.removeprefix("this ").removeprefix("the ")
+    return f"an earlier {what} {BECAME[fate]}"
+
+
+def named(what: str, operations: Sequence[Operation]) -> str:
+    """The name of a change, for messages: ``claim of F001 and 2 more``."""
+    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
+    if not resources:
+        return f"this {what}"
+    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
+    return f"{what} of {resources[0]}{more}"

@@ -1,0 +1,533 @@
+"""The wait: stand in line, look politely, wake when it may be free, and stop in time.
+
+1. Whoever has to wait takes a ticket (``core.moves.tickets``). It is a courtesy: where it cannot be
+   had, the wait goes on without, behind those who have one.
+2. Who waits alone looks soon, since what is waited for at all is often about to end, then after
+   twice the time, then every few seconds as long as the wait is young. The first in line looks
+   every few seconds as long as others stand behind it, who count on that; the further back, the
+   less often. A look asks for the version alone, and fetches only a new one. Between two looks this
+   clone's own state is watched, which costs no connection: news of another process of the clone
+   wakes at once. So does the end of a lease in another clone on this machine, if the system has a
+   shared folder for the user's runs.
+3. What is free is first left to those who have waited longer, for a window each.
+4. An assignment that no live lease goes with does not end by waiting: that is said at once.
+5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
+   try.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gitlease.kernel.ledger.answers import Answer, Turn
+from gitlease.kernel.ledger.claim import ClaimPlan
+from gitlease.kernel.ledger.ledger_session import LedgerSession, told_by
+from gitlease.kernel.ledger.ports import Snapshot
+from gitlease.kernel.ledger.transaction import Step, Transaction, fresh_id
+from gitlease.kernel.rules.errors import (
+    GitleaseError,
+    HeadGone,
+    LeaseHeld,
+    Unavailable,
+    UnknownOutcome,
+    WaitTimeout,
+)
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.instant import LONGEST, MS, Instant, format_duration
+from gitlease.kernel.rules.lease import free_at
+from gitlease.kernel.rules.ledger import MAX_STEP
+from gitlease.kernel.rules.moves.operations import LeaveTicket, Operation, TakeTicket
+from gitlease.kernel.rules.moves.tickets import (
+    LONGEST_COURTESY,
+    LONGEST_TICKET,
+    WINDOW,
+    NotYourTurn,
+    Place,
+    may_pass,
+    place,
+)
+from gitlease.kernel.rules.resources import PATH_PREFIX, Resource, parse_resource
+
+BETWEEN = 1.0  # seconds, at least, between two questions that another clone's word causes
+GLANCE = 0.25  # seconds between two looks at this clone's own state
+SHORTEST = 0.01
+
+
+class HeadWatcher:
+    """Watches one layer. ``head`` is the newest state that was seen."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self._store, self._layer, self._clock = session.store, session.layer, session.clock
+        self.head: Snapshot | None = None
+        self._mark = self._nearby = ""
+        self._asked: Instant | None = None  # because another clone said so
+
+    def refresh(self) -> Snapshot | None:
+        """This clone's copy, without a connection."""
+        self._mark = self._store.mark(self._layer)
+        self._nearby = self._store.nearby(self._layer)
+        known = self._store.known(self._layer)
+        # A copy that was lost is no news of the ledger; a first look at none is.
+        if known is not None or (self.head is not None and self.head.version):
+            self.head = known
+        return self.head
+
+    def look(self) -> Snapshot:
+        """The state of the remote now: one connection, and another if it has moved."""
+        if self.refresh() is None:
+            return self.fetch()
+        # Most looks find nothing new, and a listing of refs is the cheapest question.
+        version = self._store.peek([self._layer]).get(self._layer, "")
+        if self.head is not None and self.head.version == version:
+            return self.head
+        return self.fetch()
+
+    def fetch(self) -> Snapshot:
+        """The state of the remote now, fetched in any case."""
+        self.head = head = self._store.fetch(self._layer)
+        return self.refresh() or head
+
+    def nap(self, seconds: float) -> bool:
+        """Let time pass; returns True early if this clone learns of another head.
+
+        Asks the remote if another clone on this machine gives a hint of one.
+        """
+        began = self._clock.now()
+        while (left := seconds - began.elapsed_at_most(now := self._clock.now()) / 1_000) > 0:
+            self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
+            # Many ends in a row must not cause as many questions.
+            may_ask = self._asked is None or self._asked.elapsed_at_most(now) >= BETWEEN * 1_000
+            hinted = may_ask and self._store.nearby(self._layer) != self._nearby
+            if hinted or self._store.mark(self._layer) != self._mark:
+                before, head = self.head, None
+                if hinted:
+                    self._asked = now
+                    with contextlib.suppress(Unavailable):  # the next look in turn says so
+                        head = self.look()
+                head = head or self.refresh()
+                if head is not None and head.version != (before.version if before else None):
+                    return True
+        return False
+
+
+TRIES = 3  # failures in a row, after which it is waited without a ticket
+PATIENCE = 20.0  # seconds for which one push of a ticket is tried
+RENEWED = 3_600_000  # milliseconds before its end at which the ticket of a long wait is renewed
+
+
+class WaitQueue:
+    """The line for some resources, as one waiter stands in it."""
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        resources: Sequence[Resource],
+        scope: str,
+        paths: Callable[[Resource], tuple[str, ...]] = lambda _resource: (),
+        *,
+        is_one: bool = False,
+    ) -> None:
+        """``paths`` gives those that the claim of a resource covers: it waits for them too.
+
+        ``is_one``: any one of the resources will do.
+        """
+        self._session, self._resources, self._scope = session, tuple(resources), scope
+        self._paths, self._is_one = paths, is_one
+        self.lines = self._resources
+        """What the ticket is for."""
+        self._transaction = Transaction(
+            session.store,
+            clock=session.clock,
+            actor=session.actor,
+            layer=session.layer,
+            patience=PATIENCE,
+            dice=session.dice,
+            # What became of a ticket is of no use to a later command.
+            settles=False,
+            carry=session.carry,
+        )
+        self.ticket: str | None = None
+        """The id of the ticket, from when one may stand in the ledger."""
+        self._since: int | None = None
+        self._until = 0
+        self._failed = 0
+
+    def place(self, head: Snapshot | None) -> Place:
+        """The waiter's place in that state of the ledger."""
+        if head is None or head.ledger is None:
+            return Place(ahead=0, behind=0, kept=False)
+        now = self._session.clock.now().wall_ms
+        actor = self._session.actor
+        try:
+            wanted = {resource: self._paths(resource) for resource in self._resources}
+            one = self._is_one
+            return place(head.ledger, wanted, self._scope, actor, self.ticket, now, is_one=one)
+        except HeadGone:  # to be read anew with the next look
+            return Place(ahead=0, behind=0, kept=self.ticket is not None)
+
+    def runs_out(self, seconds: float) -> bool:
+        """Return whether the ticket must be renewed to last for so long."""
+        left = self._until - self._session.clock.now().wall_ms
+        return left < RENEWED and left < (seconds - 1) * MS
+
+    def take(self, seconds: float) -> bool:
+        """Take or renew the ticket for so long; returns whether it is in the ledger.
+
+        A failure does not end the wait: it is tried again later, at most ``TRIES`` times in a row.
+        """
+        if self._failed >= TRIES:
+            return False
+        now = self._session.clock.now().wall_ms
+        until = min(now + round(seconds * MS), now + LONGEST_TICKET)
+        paths = (
+            parse_resource(PATH_PREFIX + path)
+            for resource in self._resources
+            for path in self._paths(resource)
+        )
+        self.lines = tuple(dict.fromkeys((*self._resources, *paths)))[:MAX_STEP]
+        op = TakeTicket(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resources=self.lines,
+            scope=self._scope,
+            ticket=self.ticket or fresh_id(),
+            since=self._since,
+            until=until,
+        )
+        before, self.ticket = self.ticket, op.ticket  # whatever interrupts this
+        try:
+            step = self._carry_out(op)
+        except GitleaseError as error:
+            self._failed += 1
+            # One that may have landed must be left again.
+            if not isinstance(error, UnknownOutcome):
+                self.ticket = before
+            return False
+        self._until, self._failed = until, 0
+        if self._since is None:
+            # Kept for renewals: a place in line counts from its first ticket.
+            self._since = step.moment.now.wall_ms
+        return True
+
+    def leave(self) -> None:
+        """Remove the ticket if possible; it also runs out by itself."""
+        if self.ticket is None:
+            return
+        # InterruptedError: the clock of a wait that was ended does not sleep any more.
+        with contextlib.suppress(GitleaseError, InterruptedError):
+            self._carry_out(self.leaving())
+
+    def leaving(self) -> Operation:
+        """The operation that gives up the place, to be carried out with others."""
+        return LeaveTicket(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resources=self.lines,
+            ticket=self.ticket or "",
+        )
+
+    def _carry_out(self, op: Operation) -> Step:
+        what = f"the ticket for {self._resources[0]}"
+        return self._transaction.carry_out([op], what=what)
+
+
+LOOK = 7.0  # seconds between the looks of the first in line, at most
+LOOK_FIRST = 1.2  # of who waits alone: then each look doubles what has been waited
+LOOK_ALONE = 9.5  # at most: ten looks in the first minute
+LOOK_LATER = 15.0  # after the first minute, with nobody behind
+LOOK_FAR = 3.5  # for each who stands before
+LOOK_MOST = 60.0
+LOOK_TROUBLED = 30.0  # while the remote cannot be reached, at most
+SOON = 3.0  # what is free within so many seconds needs no ticket
+MINUTE = 60.0
+NOTHING = LONGEST * 1.0
+
+
+class Waiter:
+    """One wait, for at most ``seconds``: until ``claim`` is granted what is planned.
+
+    Without ``claim`` it lasts until it would be granted, and takes no place in line.
+    """
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        plan: ClaimPlan,
+        resources: Sequence[Resource],
+        scope: str,
+        *,
+        seconds: int,
+        on_wait: Callable[[LeaseHeld], None],
+        claim: Callable[[Turn], Answer] | None = None,
+    ) -> None:
+        self._session, self._plan, self._claim = session, plan, claim
+        self._store, self._layer = session.store, session.layer
+        self._clock, self._dice = session.clock, session.dice
+        self._watcher = HeadWatcher(session)
+        self._queue = WaitQueue(
+            session, resources, scope, lambda x: plan.paths.get(x, ()), is_one=plan.is_one
+        )
+        self._seconds, self._on_wait = seconds, on_wait
+        self._began = self._looked = session.clock.now()
+        self._held: LeaseHeld | None = None
+        self._ahead = 0
+        self._free_since: Instant | None = None
+        self._trouble: Unavailable | None = None
+        self._failures = 0
+        self._unknown: UnknownOutcome | None = None
+        self._said: tuple[str, ...] = ()
+
+    def get(self) -> Answer:
+        """Wait, and return the answer as soon as it can be had.
+
+        Raises WaitTimeout, Unavailable if the remote can no longer be reached, and any error of an
+        attempt that waiting does not change.
+        """
+        answer = self._first()
+        try:
+            while answer is None:
+                if self._left() <= 0:
+                    answer = self._last()
+                    break
+                if self._held is not None:
+                    self._on_wait(self._held)
+                news = self._stand_in_line()  # with which all that is known is fresh
+                answer = self._try(due=False) if news else None
+                if answer is None:
+                    answer = self._try(due=self._nap())
+        except BaseException:
+            # To leave costs a push, which would fail as well; the ticket runs out by itself.
+            if self._trouble is None:
+                self._queue.leave()
+            raise
+        return replace(answer, warnings=tuple(dict.fromkeys((*self._said, *answer.warnings))))
+
+    # --- trying ---------------------------------------------------------------------------------
+
+    def _first(self) -> Answer | None:
+        try:
+            return self._attempt(looked=False)
+        except UnknownOutcome:
+            raise
+        except Unavailable as error:
+            head = self._watcher.refresh()
+            if head is None or head.received.elapsed_at_most(self._began) > 0:
+                raise  # do not wait for a remote that never answered
+            self._trouble = error
+            return None
+
+    def _try(self, *, due: bool) -> Answer | None:
+        try:
+            if due:
+                self._looked = self._clock.now()
+                self._watcher.look()
+            refusal = self._refusal()
+            if refusal is None or refusal.by_edge:
+                answer = self._attempt(looked=due)
+            else:
+                answer = None
+                self._note(refusal)
+        except Unavailable as error:
+            if isinstance(error, UnknownOutcome):
+                self._unknown = error
+            # An attempt that may have landed is what must be told in the end.
+            if not isinstance(self._trouble, UnknownOutcome):
+                self._trouble = error
+            self._failures += 1
+            return None
+        if due:
+            self._trouble, self._failures = None, 0
+        return answer
+
+    def _refusal(self) -> LeaseHeld | None:
+        """The refusal of a claim in this clone's copy; None if an attempt is worth it."""
+        if (head := self._watcher.refresh()) is None:
+            return None
+        decide = partial(self._decide, head)
+        try:
+            # Of several, one may be abandoned by now while others are still held.
+            if self._plan.is_one:
+                self._plan.try_turns(self._turn(), decide)
+            else:
+                decide(self._turn())
+        except LeaseHeld as held:
+            return held
+        except GitleaseError:  # what waiting does not change is left for an attempt to say
+            pass
+        return None
+
+    def _decide(self, head: Snapshot, turn: Turn) -> None:
+        self._session.transaction.decided(head, self._plan.operations(turn)[0])
+
+    def _get(self, *, looked: bool) -> Answer:
+        """Get it, or raise LeaseHeld from fresh knowledge.
+
+        ``looked``: this clone's copy is fresh already.
+        """
+        if self._claim is not None:
+            return self._claim(self._turn())
+        known = self._watcher.refresh()
+        head = known if looked and known is not None else self._watcher.look()
+        said = told_by(self._store, head)
+        try:
+            try:
+                self._plan.try_turns(self._turn(), partial(self._decide, head))
+            except HeadGone:
+                head = self._watcher.fetch()
+                self._plan.try_turns(self._turn(), partial(self._decide, head))
+        except GitleaseError as refusal:
+            raise refusal.with_(warnings=refusal.warnings + said) from None
+        # A claim is refused there: what it lacks may be held where the ledger is.
+        if (doubt := self._store.doubt(head)) is not None:
+            raise doubt
+        return Answer(status="free", changed=False, warnings=head.warnings + said)
+
+    def _attempt(self, *, looked: bool) -> Answer | None:
+        try:
+            return self._get(looked=looked)
+        except LeaseHeld as refusal:
+            # No wait ends an assignment.
+            if refusal.by_edge:
+                raise
+            self._watcher.refresh()
+            self._note(refusal)
+            return None
+
+    def _last(self) -> Answer:
+        """The limit is reached: one more try."""
+        held = self._held
+        # A wait of no time has just been refused: asking again would change nothing.
+        if held is not None and not self._seconds and not isinstance(held, NotYourTurn):
+            raise self._timeout(held)
+        try:
+            return self._get(looked=False)
+        except LeaseHeld as refusal:
+            if refusal.by_edge:
+                raise
+            self._said += refusal.warnings
+            self._check_known()
+            raise self._timeout(refusal) from None
+        except UnknownOutcome:
+            raise
+        except Unavailable as error:
+            self._check_known()
+            if self._trouble is not None:
+                raise self._trouble from None
+            if held is None:
+                raise
+            self._trouble = error
+            raise self._timeout(held) from None
+
+    def _check_known(self) -> None:
+        """Raise UnknownOutcome where an attempt of this wait may still land: S6."""
+        if self._unknown is not None and list(self._store.pending(self._layer)):
+            raise self._unknown from None
+
+    def _note(self, refusal: LeaseHeld) -> None:
+        self._held = refusal
+        self._said = tuple(dict.fromkeys((*self._said, *refusal.warnings)))
+        before, self._ahead = self._ahead, self._queue.place(self._watcher.head).ahead
+        if refusal.each:  # of the resource that is free
+            self._ahead = len(refusal.waiting)
+        if not isinstance(refusal, NotYourTurn):
+            self._free_since = None
+        elif self._free_since is None or self._ahead != before:
+            self._free_since = self._clock.now()
+
+    def _turn(self) -> Turn:
+        return Turn(self._queue.ticket, may_pass(self._free_for()), self._queue.lines)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _stand_in_line(self) -> bool:
+        # Who only looks takes no place from those who claim.
+        if self._claim is None or self._trouble is not None or self._left() <= SOON:
+            return False
+        at = self._queue.place(self._watcher.head)
+        if at.kept and not self._queue.runs_out(self._left()):
+            return False
+        # Two pushes for a ticket that is of no use in a moment.
+        if self._queue.ticket is None and not at.ahead and self._ends_soon():
+            return False
+        return self._queue.take(self._left())
+
+    def _nap(self) -> bool:
+        # Returns whether the next look is due.
+        look_in = self._interval() - self._seconds_since(self._looked)
+        nap, due = min((self._left(), False), (self._next_event(), False), (look_in, True))
+        # However soon it is, never a busy loop.
+        return not self._watcher.nap(max(nap, 0.05)) and due
+
+    def _interval(self) -> float:
+        """Seconds from one look to the next."""
+        waited, at = self._seconds_since(self._began), self._queue.place(self._watcher.head)
+        # Those before come first: looking as often as they do would only cost the remote.
+        if at.ahead and self._claim is not None:
+            look = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead))
+        elif at.behind:
+            look = LOOK
+        elif waited < MINUTE:
+            look = LOOK_ALONE if self._ends_soon() else min(LOOK_ALONE, max(LOOK_FIRST, waited))
+        else:
+            look = LOOK_LATER
+        if self._failures:
+            look = max(look, min(LOOK_TROUBLED, LOOK * 2.0 ** min(self._failures - 1, 9)))
+        # Waiters that began together must not all ask at the same moment.
+        return look * self._dice.uniform(0.7, 1.0)
+
+    def _next_event(self) -> float:
+        """Seconds until the clock alone may change what is known, if nobody writes."""
+        if self._trouble is not None:
+            return NOTHING  # first the remote must answer again
+        if isinstance(self._held, NotYourTurn):
+            return max(0.0, min(self._ahead * WINDOW, LONGEST_COURTESY) - self._free_for()) + 0.01
+        wait = self._free_in()
+        if wait <= 0:
+            return NOTHING  # the clocks disagree: looking more often does not help
+        return wait + self._dice.uniform(0.05, 0.3)
+
+    def _free_in(self) -> float:
+        if self._held is None:
+            return NOTHING
+        refusals = self._held.each or (self._held,)
+        waits = [self._time_of(x) for x in refusals if isinstance(x, LeaseHeld)]
+        # Of several, those that should be free by now must not hide the next one.
+        return min((x for x in waits if x > 0), default=min(waits))
+
+    def _time_of(self, held: LeaseHeld) -> float:
+        """Seconds until the leases in the way have lapsed."""
+        ends, head = held.free_at_ms, self._watcher.head
+        if ends is None and head is not None and held.conflicts:
+            # What an edge keeps is not free then, but the wait is over, and says so.
+            moment = self._session.moment(head)
+            ends = max(free_at(x, head.policy, moment) for x in held.conflicts)
+        return NOTHING if ends is None else (ends - self._clock.now().wall_ms) / MS
+
+    def _ends_soon(self) -> bool:
+        return 0 < self._free_in() < SOON
+
+    def _free_for(self) -> float:
+        """Seconds for which it has been left to those who have waited longer."""
+        if self._free_since is None:
+            return 0.0
+        return self._free_since.elapsed_at_least(self._clock.now()) / MS
+
+    def _left(self) -> float:
+        return self._seconds - self._seconds_since(self._began)
+
+    def _seconds_since(self, then: Instant) -> float:
+        return then.elapsed_at_most(self._clock.now()) / MS
+
+    def _timeout(self, held: LeaseHeld) -> WaitTimeout:
+        return WaitTimeout(
+            f"waited {format_duration(self._seconds)}: {held.message}",
+            resource=held.resource,
+            scope=held.scope,
+            conflicts=held.conflicts,
+            free_at=held.free_at_ms,
+            holder=held.whose,
+            views=held.views,
+            warnings=tuple(dict.fromkeys(self._said)),
+        )

@@ -1,0 +1,1 @@
+"""What keeps a clone healthy: the examination of a machine, a clone and its remote."""

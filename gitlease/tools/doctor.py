@@ -1,0 +1,700 @@
+"""The examination of a machine, a clone and its remote: what ``doctor`` looks at; and proofs.
+
+A check is a function that yields rows: a state, what was found, perhaps the command that mends it
+and a repair. Checks change nothing but this clone's copy of the ledger, as reading does, and the
+layer ``probe`` if that is asked for. What a check raises is a finding too: none stops the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from functools import cached_property, partial
+from glob import escape, glob
+from importlib.util import find_spec
+from itertools import chain, count, product
+from shlex import quote
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from gitlease.agents.setup import distrust, set_up_agent, set_up_server
+from gitlease.gateway.tokens import FILE, Tokens
+from gitlease.guard.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
+from gitlease.guard.install import hook_states, install
+from gitlease.guard.presence import RUN, git_dirs_of, others
+from gitlease.kernel.git.files import (
+    LARGEST_NOTES,
+    LEFT_OVER,
+    NOTES,
+    exclusive,
+    load_json,
+    read_small,
+    shared_bits,
+)
+from gitlease.kernel.git.ownership import closed_objects, way_back
+from gitlease.kernel.git.repository import Repository, discover, without_secrets
+from gitlease.kernel.git.run import SystemClock, run_git
+from gitlease.kernel.ledger.ports import Change, Snapshot, Swapped, TaskList
+from gitlease.kernel.ledger.restoring import waiting
+from gitlease.kernel.ledger.transaction import fresh_id
+from gitlease.kernel.rules.errors import (
+    Denied,
+    GitleaseError,
+    Hint,
+    Invalid,
+    Unavailable,
+    UsageError,
+)
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS, format_duration
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, State
+from gitlease.kernel.rules.moves.operations import Barrier, Renew
+from gitlease.kernel.rules.resources import Resource
+from gitlease.kernel.settings.identity import AGENTS, resolve_identity
+from gitlease.kernel.store.private_store import PrivateStore, remove
+from gitlease.kernel.store.state import KNOWN_FILE, StateFolder, read_entry, read_pending
+from gitlease.kernel.store.storage import Move
+from gitlease.kernel.store.transport import ask_about
+from gitlease.kernel.store.transport import held_up as held_up
+from gitlease.runs.records import ALIVE, ENDED, POOLS, RunsFolder
+from gitlease.tasks.files import read_intent
+from gitlease.tasks.queue import problem_messages, unknown_statuses
+from gitlease.wiring.ledger import LedgerPlace, open_place
+from gitlease.wiring.words import to_add_extras
+from gitlease.wiring.workspace import Workspace, open_workspace
+
+GOOD, WARNING, BAD, UNKNOWN = "good", "warning", "bad", "unknown"
+OLDEST_GIT = (2, 31)
+LIMIT = 30.0  # seconds for one contact
+LONGEST_FSCK = 120.0  # seconds
+PROBE = "probe"  # the layer that is pushed to
+# Of a clone's private folder: anything else in it is somebody's own, and stays.
+PLACE = "state/(?:default|local|at-[0-9a-f]+)"  # as ``key`` of a ``LedgerPlace``
+LAYER = f"{PLACE}/[a-z0-9_-]+/"
+FOLDER = re.compile(
+    rf"tasks|serve|{ALIVE}|{ENDED}|{POOLS}|state|{PLACE}(/[a-z0-9_-]+)?|{LAYER}(pending|edges)"
+)
+CHANGE = re.compile(rf"{LAYER}(pending|edges)/[^/]+\.json")
+STORE = re.compile(r"(store(-[^/]+)?|local)\.git")
+LEFT = re.compile(
+    r"(.*(\.\d+\.|/\.)[0-9a-f]+|(.*[/.])?lock)\.tmp(\.(break|restore)\..*)?"
+    rf"|{STORE.pattern}/.*\.lock"
+)
+SET_ASIDE = re.compile(r".*(\.\d+)+\.damaged")
+CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
+DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
+MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
+
+# Of the hints of refusals: a command that can be typed as it is, in whole or at the end.
+_COMMAND = re.compile(r"(?:^|: )((?:git|cd /|chmod|export|mv|pip) ?.+)$", re.DOTALL)
+_BLANK = re.compile(r"(?<![\w=$/.])(?:NAME|URL|PREFIX|NAME-OR-URL|EMAIL|PATH|VALUE)(?![\w=])")
+_IN_GIT = re.compile(r"git config \((system|global|local|worktree): [^)]*\) ([\w.]+)")
+_IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A finding of a check; ``fix`` is the command that mends it. ``mend`` may say what it did."""
+
+    check: str
+    state: str
+    what: str
+    fix: Hint | str = ""
+    mend: Callable[[], object] | None = None
+
+
+class Examined:
+    """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one.
+
+    ``head``, ``date``, the time of the remote as HTTP has it, and ``ended``, that of this machine,
+    are known once the remote has answered.
+    """
+
+    def __init__(
+        self, directory: str, folder: str, *, probes: bool, local: bool, **flags: str | None
+    ) -> None:
+        self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
+        self.flags, self.clock = flags, SystemClock()
+        self.head: Snapshot | None = None
+        self.date, self.ended = "", 0.0
+
+    @cached_property
+    def repository(self) -> Repository:
+        return discover(self.directory)
+
+    @property
+    def private(self) -> str:
+        return os.path.join(self.repository.common_dir, "gitlease")
+
+    @cached_property
+    def place(self) -> LedgerPlace:
+        return open_place(self.repository, os.environ, self.flags, local=self.local, keeps=False)
+
+    @property
+    def kept(self) -> LedgerPlace:
+        """The same. What is read is kept elsewhere in a clone without gitlease, which stays one."""
+        is_used = os.path.isdir(self.private)
+        return self.place if is_used else replace(self.place, folder=self.folder)
+
+
+def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[str]]:
+    """Carry out all checks, and with ``fix`` mend what can be; return also what was done."""
+    findings, done = list[Diagnosis](), list[str]()
+    for check, need in CHECKS.items():
+        if check is probe and not of.probes:
+            continue
+        try:
+            getattr(of, need)
+        except UsageError:
+            raise
+        except GitleaseError:  # for which there is a line already
+            if "repository" in vars(of):
+                what = "not examined: the settings are not valid"
+                findings.append(Diagnosis(check.__name__, UNKNOWN, what))
+            continue
+        rows = carry_out(check, of)
+        if fix and (results := [(x.what, x.check, mended(x)) for x in rows if x.mend]):
+            rows = carry_out(check, of)
+            still = {x.what for x in rows}
+            for what, name, text in results:
+                failed = text.startswith("mended") and what in still
+                done.append(f"{name} is not mended: {what}" if failed else text)
+        findings += rows
+    return findings, done
+
+
+def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
+    """The findings of a check, one of which may be what it raised."""
+    rows = list[tuple[Any, ...]]()
+    try:
+        rows += check(of)
+    except GitleaseError as error:
+        rows.append(row_of(error))
+    except Exception as error:  # a bug, or a disk that fails
+        rows.append((BAD, f"{type(error).__name__}: {error}", HELP))
+    clean = (without_secrets(" ".join(what.split())) for _, what, *_ in rows)
+    return [Diagnosis(check.__name__, x[0], y, *x[2:]) for x, y in zip(rows, clean, strict=True)]
+
+
+def mended(finding: Diagnosis) -> str:
+    """Mend it, and say what was done."""
+    try:
+        did = finding.mend and finding.mend()
+    except (GitleaseError, OSError) as error:
+        return f"{finding.check} could not be mended: {error}"
+    return f"mended {finding.check}: {did if isinstance(did, str) else finding.fix}"
+
+
+def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
+    """The row about a refusal, with the first of its hints that is a command."""
+    # One that is right in some cases only, as its words say, is no fix: agents run what they read.
+    fix: Hint | str = ""
+    words = [error.message]
+    for text in error.hints:
+        typed = None if isinstance(text, Hint) or _BLANK.search(text) else _COMMAND.search(text)
+        if not fix and (typed or (isinstance(text, Hint) and text.verb and not text.why)):
+            fix = typed[1] if typed else text
+        else:
+            words.append(str(text))
+    if not fix and (place := _IN_GIT.match(error.message)):
+        fix = f"git config --{place[1]} --unset-all {place[2]}"
+    elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
+        fix = f"unset {place[1]}"
+    usual = UNKNOWN if isinstance(error, Unavailable) else WARNING if fix == "git init" else BAD
+    return state or usual, "; ".join(words), fix or HELP
+
+
+# --- this machine, and the clone ------------------------------------------------------------------
+
+
+def git(of: Examined) -> Rows:
+    version, shown = git_version("/"), "git {}.{}".format(*git_version("/"))
+    if version < OLDEST_GIT:
+        yield BAD, f"{shown} is too old: gitlease needs 2.31 or newer"
+    elif version < HOOK_RUN:
+        yield WARNING, f"{shown}: no hook can be shown to fire before 2.36"
+    else:
+        more = " and has them in its configuration" * (version >= CONFIG_HOOKS)
+        yield GOOD, f"{shown} can show that hooks fire{more}"
+    if shutil.which("gitlease") is None:
+        fix = f'export PATH={quote(os.path.dirname(sys.executable))}:"$PATH"'
+        yield WARNING, "gitlease is not on PATH: hooks of agents do nothing", fix
+
+
+def repository(of: Examined) -> Rows:
+    found = of.repository
+    kind = ["bare, " * (found.toplevel is None) + found.object_format]
+    kind += ["shallow"] * bool(found.shallow())
+    kind += [f"linked as {found.worktree}"] if found.worktree else []
+    yield GOOD, f"{found.toplevel or found.git_dir}: {', '.join(kind)}"
+
+
+def identity(of: Examined) -> Rows:
+    resolve = partial(resolve_identity, environ=os.environ, session_flag=None, no_session=False)
+    try:
+        found = resolve(of.repository)
+    except Invalid as error:  # nobody works in a bare hub
+        yield row_of(error, "" if of.repository.toplevel else WARNING)
+        return
+    session = f"session {(who := found.actor).session} ({found.session_source})"
+    session = session if who.session else "no session"
+    yield GOOD, f"{who.holder}, from {found.holder_source}; {session}"
+
+
+def settings(of: Examined) -> Rows:
+    found = of.place.settings
+    yield from ((WARNING, text) for text in found.warnings)
+    ttl = f"{format_duration(found.ttl)} ({found.found['lease.ttl'].source})"
+    yield GOOD, f"layer {of.place.layer}, leases of {ttl}"
+
+
+def tasks(of: Examined) -> Rows:
+    if of.repository.toplevel is None:
+        return
+    seen = of.kept.task_files().read()
+    yield from ((BAD, text, "gitlease help tasks") for text in problem_messages(seen))
+    for text in unknown_statuses(seen.tasks):
+        yield WARNING, text, "gitlease help settings"
+    sound = f"each file can be used, with an id of its own: {len(seen.tasks)}"
+    yield from [] if seen.problems else [(GOOD, seen.nothing or sound)]
+
+
+def hooks(of: Examined) -> Rows:
+    if of.repository.toplevel is None:
+        return
+    states, fix = hook_states(of.repository), Hint("hooks install", {})
+    if not any(x.way for x in states):
+        yield WARNING, "none are installed: commits and pushes are not checked", fix
+        return
+    sound = [x for x in states if x.live and x.current is not False]
+    if proven := [x.name for x in sound if x.proven]:
+        yield GOOD, f"git calls {', '.join(proven)}: each answered"
+    if unproven := [x.name for x in sound if not x.proven]:
+        yield UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here"
+    if missing := [x.name for x in states if not x.way]:
+        yield WARNING, f"not installed: {', '.join(missing)}", fix
+    dead = [x for x in states if x.way and x not in sound]
+    ours = [x.name for x in dead if x.current is not None]
+    for problem in dict.fromkeys(x.problem for x in dead):
+        hook, *_ = alike = [x for x in dead if x.problem == problem]
+        names = [x.name for x in alike]
+        again = partial(install, of.repository, ours) if ours[:1] == names[:1] else None
+        typed = _COMMAND.search(problem)
+        by = manager_install(Way(hook.way), names) if hook.awaits else typed[1] if typed else fix
+        starts = f" ({hook.program})" if hook.program and not typed else ""
+        yield BAD, f"{', '.join(names)}: {problem}{starts}", by, again
+
+
+def agents(of: Examined) -> Rows:
+    # Outside of one there are a person's own files.
+    clone = x if (x := vars(of).get("repository")) is not None and x.toplevel else None
+    times = Counter[tuple[str, Hint]]()
+    for user, (name, host) in product((False, True) if clone else (True,), AGENTS.items()):
+        act = partial(set_up_agent, of.directory, name, user=user, section=False)
+        try:
+            setup, personal = act("status", keep=False), {"user": True}
+            state = setup.state
+            if state.events:
+                times[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)] += 1
+            if state.problem:
+                yield WARNING, state.problem
+            elif state.events and state.missing:
+                what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
+                fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
+                yield BAD, what, fix, partial(act, "install", keep=state.keep)
+            elif state.events and setup.warnings:
+                yield BAD, "; ".join(setup.warnings)
+            elif state.events:
+                trust = distrust(host, clone, user=user, servers=False)
+                yield trusted(f"{state.file} has all hooks", *trust)
+            there = set_up_server(of.directory, name, "status", user=user)
+            if there.server is None or not there.server.ours:
+                continue
+            times[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", personal)] += 1
+            what = f"{there.file} starts our tool server"
+            if find_spec("mcp") is None:
+                yield BAD, f"{what}, which needs the Python package mcp", to_add_extras()
+            else:
+                yield trusted(what, *distrust(host, clone, user=user, servers=True))
+        except GitleaseError as error:
+            yield row_of(error, WARNING)
+    for (what, fix), many in times.items():
+        if many > 1:
+            yield WARNING, f"{what} twice: in this work tree, and in your own file", fix
+    if not times:
+        yield GOOD, "no coding agent has hooks or tools of gitlease here"
+
+
+def trusted(what: str, known: bool, why: str) -> tuple[str, str]:
+    """The row about sound entries, which an agent may pass over."""
+    return (WARNING if known else UNKNOWN, f"{what}; {why}") if why else (GOOD, what)
+
+
+# --- the remote -----------------------------------------------------------------------------------
+
+
+def remote(of: Examined) -> Rows:
+    place, url, ways = of.place, of.place.location.url, of.place.location.ways
+    if url is None or ways is None:
+        what = "leases stay in this clone"
+        local = of.kept.store(of.clock, time_limit=LIMIT)
+        if of.local:
+            yield GOOD, what
+        elif (lost := local.lost()) is not None:
+            yield row_of(lost)
+        else:
+            yield WARNING, f"{what}; to share them: git remote add origin URL"
+        return
+    writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
+    where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"
+    store = of.kept.store(of.clock, time_limit=LIMIT)
+    try:
+        head = store.fetch(place.layer)
+        to, began = place.remote_at(url, place.location.name), time.time()
+        of.date, kind = ask_about(to, of.kept.objects, timeout=LIMIT)
+        of.ended = time.time()
+        problem = store.doubt(head)
+    except GitleaseError as error:
+        state, what, fix = row_of(error)
+        yield state, f"{where}: {what}", fix
+        return
+    of.head = head
+    yield row_of(problem) if problem is not None else (GOOD, f"{where}, in {kind}")
+    yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
+    yield from ((WARNING, text) for text in unknown_of_main(of))
+    took, most = of.ended - began, place.settings.guard_timeout
+    slow = f"; hooks wait for {most} s at most (guard.timeout)" if took > most else ""
+    yield WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}"
+
+
+def unknown_of_main(of: Examined) -> Iterator[str]:
+    """What cannot be known here of the main branch, after a try to learn it."""
+    if not os.path.isdir(of.private):  # a clone without gitlease stays one
+        return
+    main = of.place.learn_main(now=of.clock.now().wall_ms / MS, seconds=LIMIT, afresh=True)
+    if main.why:
+        yield main.why
+        return
+    try:
+        of.place.recorded_id()
+        found = of.place.task_files().read(main.place) if main.place else TaskList()
+    except GitleaseError as error:
+        yield error.message
+        return
+    for problem in found.problems:
+        yield f"on {main.name}: {problem.message}"
+
+
+def ledger(of: Examined) -> Rows:
+    if of.head is None:
+        return
+    if of.head.ledger is None:
+        yield GOOD, f"layer {of.place.layer} has none yet: the first claim makes it"
+        return
+    header, policy, settings = of.head.ledger.header, of.head.policy, of.place.settings
+    for damage in of.head.ledger.damage():
+        fix = Hint("revoke", {"record": damage.file, "reason": "damaged"})
+        yield BAD, f"the record {damage.shown} is damaged: {damage.problem}", fix
+    least, most = format_duration(policy.ttl_min), format_duration(policy.ttl_max)
+    limits = f"{least} to {most}"
+    if (
+        not policy.ttl_min <= (ttl := settings.ttl) <= policy.ttl_max
+        and not settings.ttl_is_default
+    ):
+        fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
+        what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
+        source = _IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
+        yield BAD, what, f"unset {source[1]}" if source else fit
+    yield from (
+        (WARNING, text, "gitlease help trouble") for text in waiting(of.head, of.clock.now())
+    )
+    head = f"{header.ledger_id}, revision {header.revision}"
+    yield GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}"
+
+
+def clock(of: Examined) -> Rows:
+    if of.place.location.url is None:
+        return
+    skew = (of.head.policy if of.head else DEFAULT_POLICY).skew
+    try:
+        ahead = of.ended - parsedate_to_datetime(of.date).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        yield UNKNOWN, "nothing tells the time of the remote"
+        return
+    what = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the remote's"
+    if abs(ahead) > skew:
+        yield BAD, f"{what}, and the ledger allows {skew} s: set it by a time server"
+    else:
+        yield GOOD, f"{what} at most" if abs(ahead) >= 1 else "the same as the remote's"
+
+
+def probe(of: Examined) -> Rows:
+    if of.place.location.url is None:
+        return
+    space = open_workspace(of.directory, layer=PROBE, remote=of.flags.get("remote"))
+    trial = TrialPush(space.as_machine(of.folder))
+    yield GOOD, f"{trial.prove_writable()} can be pushed"
+    first, late = trial.step(PROBE), trial.step(PROBE)
+    with held_up(lambda hooks: trial.push(late, hooks=hooks), f"{of.folder}/hooks") as pushed:
+        was_held = not pushed.done()
+        trial.push(first)
+    pushed.result()
+    if (tip := trial.tip(PROBE)) == late.new and was_held:
+        yield BAD, "a late push replaces another: of two claims both could win"
+        return
+    if tip != first.new:
+        yield UNKNOWN, "two pushes at once could not be tried: perhaps others push there; try again"
+        return
+    yield GOOD, "of two pushes at once one wins, and the late one is refused"
+    last = trial.step(PROBE)
+    # The first of these refs leaves no room for the second.
+    both = trial.push(last, Move(f"{PROBE}/none", "", last.new))
+    if trial.tip(PROBE) != first.new:
+        yield BAD, "a part of an atomic push lands: work could land without its lease"
+    elif "does not support" in both.detail:
+        yield WARNING, "there are no atomic pushes: work and its lease cannot be pushed together"
+    else:
+        yield GOOD, "an atomic push lands whole or not at all"
+
+
+# --- proofs by pushes, those of ``selftest`` as well ----------------------------------------------
+
+
+@contextlib.contextmanager
+def scratch_folder(name: str) -> Iterator[str]:
+    """A temporary folder; those of the same name that killed processes have left are removed."""
+    try:
+        made = TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
+    except OSError as error:
+        hints = ("TMPDIR names the folder for temporary files",)
+        raise Invalid(f"there is no temporary folder: {error.strerror}", hints=hints) from None
+    # Without locks nothing is removed: a file that stands for one would not be renamed with it.
+    with made as folder, exclusive(f"{folder}/locked", timeout=LIMIT, soft=False):
+        os.rename(f"{folder}/locked", f"{folder}/lock")  # where nobody finds it unlocked meanwhile
+        for lock in glob(f"{escape(os.path.dirname(folder))}/{name}-*/lock"):
+            with exclusive(lock, timeout=0, soft=False) as is_over:
+                if is_over and os.lstat(other := os.path.dirname(lock)).st_uid == os.getuid():
+                    shutil.rmtree(other, ignore_errors=True)
+        yield os.path.realpath(folder)
+
+
+class TrialPush:
+    """Pushes by hand, which show the remote's own part: each is sent once, as it was decided."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._ledger, self._prefix = space.ledger, space.settings.ref_prefix
+        self._store = space.place.store(space.clock, time_limit=space.time_limit)
+        self._refs = space.place.refs(time_limit=space.time_limit)
+
+    def prove_writable(self) -> str:
+        """Push an empty step to the ref of the layer; return the ref."""
+        layer, step = self._ledger.layer, Barrier(id=fresh_id(), actor=self._ledger.actor)
+        ref = f"{self._prefix}/{layer}"
+        try:
+            self._ledger.transaction.carry_out([step], what=f"the {layer}'s push to {ref}")
+        except Denied as error:
+            allow = f"whoever administers the remote has to let you push to {self._prefix}/*"
+            raise error.with_(hints=(allow, *error.hints)) from None
+        return ref
+
+    def step(self, layer: str, lease: Resource | None = None) -> Move:
+        """Prepare an empty step of a layer, or one that renews a lease."""
+        head, actor = self._store.fetch(layer), self._ledger.actor
+        empty = Barrier(id=fresh_id(), actor=actor)
+        step = Renew(id=fresh_id(), actor=actor, resource=lease) if lease else empty
+        change = Change(head, self._ledger.transaction.decided(head, [step]), "a trial push")
+        return Move(layer, head.version, self._store.prepare([change], append=True).versions[layer])
+
+    def push(self, *moves: Move, hooks: str = "") -> Swapped:
+        """Push these steps, all or none; ``hooks`` is a folder with a hook of git."""
+        return self._refs.swap(moves, hooks=hooks)
+
+    def tip(self, layer: str) -> str | None:
+        """The version of a layer that the remote has now."""
+        return self._store.peek([layer]).get(layer)
+
+
+# --- what this clone keeps ------------------------------------------------------------------------
+
+
+def sessions(of: Examined) -> Rows:
+    now = of.clock.now()
+    runs = RunsFolder(of.private, now.boot_id)
+    every = runs.alive()
+    seen = [
+        f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})"
+        for x in filter(runs.is_alive, every)
+        if not runs.may_outlive(x)
+    ]
+    for y in others(git_dirs_of(of.repository.common_dir), (), now=now.wall_ms / MS):
+        if y.by != RUN:
+            seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
+    yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
+    ledger = of.head.ledger if of.head else None
+    every_lease = ledger.every_lease() if ledger else ()
+    live = {x.lease_id for x in every_lease if x.state is State.ACTIVE}
+    for x in filter(runs.may_outlive, every):
+        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
+        unsure = "what it started may still run, so its lease is left to lapse"
+        yield WARNING, f"{what} with its guardian: {unsure}"
+    for x in filter(runs.is_dead, every):
+        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
+        if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
+            yield WARNING, f"{what}: your next claim or release here lets go of it"
+        else:
+            yield WARNING, f"{what}, and has left its record", MENDS, partial(runs.retire, x)
+
+
+def private(of: Examined) -> Rows:
+    folder = of.private
+    place = folder if os.path.lexists(folder) else of.repository.common_dir
+    if not os.path.isdir(place):
+        yield BAD, f"{place} is not a folder: claims fail", *moved_away(place)
+        return
+    every, shut = [folder], [place] if is_closed(place) else []
+    for above, folders, files in os.walk(folder):
+        for path in (os.path.join(above, x) for x in (*folders, *files)):
+            (shut if is_closed(path) else every).append(path)
+        folders[:] = [x for x in folders if not x.endswith(DAMAGED)]
+    if shut:
+        what = f"{shut[0]} cannot be read and written: claims fail"
+        if all(map(is_open_to_owner, shut)):
+            yield BAD, f"{what}; it is another's, or read-only", way_back(shut[0])
+        else:
+            yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
+    elif closed := closed_objects(of.repository.common_dir):
+        what = f"{closed} cannot be written, so git can neither fetch nor commit"
+        yield BAD, what, way_back(closed)
+    # Where the clone is its group's, as the umask of many systems has it, so is this folder.
+    less = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
+    wide = [x for x in every if os.path.isdir(x) and os.lstat(x).st_mode & less]
+    if wide and not shared_bits(f"{folder}/"):
+        how = "-R go-w" if less & 0o020 else "-R o-w"
+        yield changed_mode(f"others can write {wide[0]}", folder, how, less=less)
+    names = [os.path.relpath(x, folder) for x in every[1:]]
+    for file in (damaged := [x for x in names if not is_sound(folder, x)]):
+        path = os.path.join(folder, file)
+        mends: tuple[Any, ...] = MENDS, partial(delete, folder, file)
+        if file == "local.git":  # of which there is no other copy
+            mends = (HELP,)
+        # Nothing can read it, but a person may want to.
+        elif CHANGE.fullmatch(file) or os.path.isdir(path) == file.endswith(".json"):
+            mends = moved_away(path)
+        yield BAD, f"{path} is damaged", *mends
+    if leftovers := [x for x in names if is_leftover(folder, x)]:
+        what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
+        yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
+    if not damaged and not shut:
+        yield GOOD, f"{folder} is sound" if place == folder else f"nothing is kept in {folder} yet"
+
+
+def moved_away(path: str) -> tuple[str, Callable[[], None]]:
+    """The command that renames a file or folder, and what carries it out."""
+    free = next(x for n in count() if not os.path.lexists(x := f"{path}.old{n or ''}"))
+    return f"mv {quote(path)} {quote(free)}", partial(os.rename, path, free)
+
+
+def is_closed(path: str) -> bool:
+    """Return whether a folder or file is needed and cannot be used."""
+    need = os.R_OK | (os.W_OK | os.X_OK) * os.path.isdir(path)
+    is_other = os.path.islink(path) or os.path.basename(path) in (KNOWN_FILE, NOTES)
+    is_other |= path.endswith(DAMAGED) or not os.path.lexists(path)  # others may remove it
+    return not is_other and not os.access(path, need)
+
+
+def is_open_to_owner(path: str) -> bool:
+    """Return whether the modes of a file or folder let its owner use it; git's objects are read."""
+    need = 0o600 if os.path.isdir(path) else 0o400
+    return os.lstat(path).st_mode & need == need
+
+
+def is_sound(folder: str, name: str) -> bool:
+    """Return whether a folder is one, and what a known file or a store of git has can be read."""
+    path = os.path.join(folder, name)
+    if re.fullmatch(LAYER + KNOWN_FILE, name):
+        return StateFolder(os.path.dirname(path)).load() is not None
+    if FOLDER.fullmatch(name):
+        return os.path.isdir(path) or not os.path.lexists(path)
+    if change := CHANGE.fullmatch(name):
+        with contextlib.suppress(Exception):  # whatever others have written there
+            if entry := read_entry(path):
+                CHANGES[change[1]](entry.name, entry.value)
+                return True
+        return not os.path.lexists(path)
+    if re.fullmatch(f"({LAYER})?{NOTES}", name):
+        empty = not os.path.isdir(path) and not read_small(path, LARGEST_NOTES)
+        return empty or load_json(path, LARGEST_NOTES) is not None
+    if not STORE.fullmatch(name):
+        return True
+    fsck = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")
+    # Once more, in case that others write it just now.
+    said = (run_git(fsck, cwd=path, timeout=LONGEST_FSCK) for _ in range(2))
+    return any(x.code == 0 or x.timed_out for x in said)
+
+
+def is_leftover(folder: str, name: str) -> bool:
+    """Return whether nobody writes a temporary file, or holds a lock of git, any more."""
+    with contextlib.suppress(OSError):
+        old = time.time() - os.lstat(os.path.join(folder, name)).st_mtime > LEFT_OVER
+        return bool(SET_ASIDE.fullmatch(name) or (old and LEFT.fullmatch(name)))
+    return False
+
+
+def delete(folder: str, *names: str) -> str:
+    """Delete files and folders."""
+    for path in (os.path.join(folder, name) for name in names):
+        if path.endswith(".git"):
+            (store := PrivateStore(path)).ready()
+            store.delete()  # unless another process has done so by now
+        elif path.endswith(DAMAGED) and stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)  # or else its owner has to
+        else:
+            remove(path)
+    return f"deleted {', '.join(names)} in {folder}"
+
+
+def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -> tuple[Any, ...]:
+    """The row about modes, with one command for a path, with ``-R`` also for all below it."""
+    walk = os.walk(path if how.startswith("-R ") else "")
+
+    def mend() -> None:
+        for above, folders, files in chain([("", [path], [])], walk):
+            for file in (os.path.join(above, x) for x in (*folders, *files)):
+                if not os.path.islink(file):
+                    bits = more if os.path.isdir(file) else more & 0o666
+                    os.chmod(file, stat.S_IMODE(os.lstat(file).st_mode) & ~less | bits)
+
+    return BAD, what, f"chmod {how} {quote(path)}", mend
+
+
+def gateway(of: Examined) -> Rows:
+    folder = os.path.join(of.private, "serve")
+    if not os.path.lexists(folder):
+        return
+    for path in (folder, os.path.join(folder, FILE)):
+        if os.path.lexists(path) and os.lstat(path).st_mode & 0o077:
+            yield changed_mode(f"others than its owner can use {path}", path, "go-rwx", less=0o077)
+            return
+    tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
+    yield GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}"
+
+
+Rows = Iterator[tuple[Any, ...]]
+Check = Callable[[Examined], Rows]
+# By what each needs to be open. The private files come first, since reading the ledger mends some.
+CHECKS: dict[Check, str] = {
+    **dict.fromkeys((git, repository), "directory"),
+    **dict.fromkeys((identity, settings, private), "repository"),
+    **dict.fromkeys((remote, ledger, clock, probe, tasks), "place"),
+    hooks: "repository",
+    agents: "directory",
+    **dict.fromkeys((sessions, gateway), "repository"),
+}

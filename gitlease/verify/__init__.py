@@ -1,1 +1,0 @@
-"""The verification of a ledger's history."""
