@@ -14,6 +14,7 @@ from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, Moment
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.viewpoint import Touched
+from gitlease.kernel.rules.whose import Makers
 from gitlease.kernel.rules.work import Authorship, Named, read_trailer, trailer
 
 HOUR = 3_600
@@ -327,3 +328,20 @@ def test_grants_are_known_by_events_and_by_leases() -> None:
     one = known[5]
     assert (one.at, one.ended, one.how, one.ended_by) == (NOON, end.at, "revoked", KIM.holder)
     assert (known[7].key, known[7].ended) == (F001.key, None)
+
+
+def test_many_commits_are_each_asked_once_for_their_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand commits against two hundred claims once took minutes: each asked all others."""
+    asked = []
+    usual = Makers.is_bot
+
+    def counted(self: Makers, one: CommitFacts) -> bool:
+        asked.append(one.id)
+        return usual(self, one)
+
+    monkeypatch.setattr(Makers, "is_bot", counted)
+    claims = [replace(held(), lease_id=f"kim-{n}", token=n) for n in range(1, 41)]
+    others = tuple(replace(commit(30), id=f"{n:040x}") for n in range(1, 41))
+    broken = found(commit(30), *claims, others=others)
+    assert broken == NOW * 41 * 40
+    assert len(asked) <= 3 * 41
