@@ -73,6 +73,7 @@ class Checker:
         self.held = 0
         self.losses = Losses()
         self._rivals: list[tuple[Run, Lease, Run, Lease]] = []
+        self._seen_of: dict[str, dict[str, Known]] = {}  # by machine and ledger, the last head
 
     # --- the ref ----------------------------------------------------------------------------------
 
@@ -289,10 +290,23 @@ class Checker:
         protocol has it keep the last decision that it saw, and renewals of its own.
         """
         seen, machine.seen, places = machine.seen, known, self.line.places
+        if seen is None:
+            self._seen_of.pop(machine.name, None)  # it has lost all that it knew
         if seen is None or known is None or seen.version == known.version:
             return
+        of_ledgers = self._seen_of.setdefault(machine.name, {})
+        of_ledgers[seen.ledger_id] = seen
         if seen.version not in places and self.losses.had(seen.version):
-            if not self.knows_all(known.version):
+            # Back from a ledger that took this one's place, a clone may meet an older state than
+            # the restored one. It must not be older than what it saw of this one itself.
+            same = of_ledgers.get(known.ledger_id)
+            if same is None:
+                return
+            if same.version in places:
+                went_back = places.get(known.version, -1) < places[same.version]
+            else:
+                went_back = not self.knows_all(known.version)
+            if went_back:
                 raise Broken(f"rollback: {machine.name} took what was lost for the newest")
             return
         lost = seen.version not in places and (bool(seen.renewed) or seen.decision not in places)
