@@ -46,10 +46,11 @@ from gitlease.kernel.git.run import (
 )
 from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.edges import find_task
+from gitlease.kernel.ledger.heads import HeadWatcher
 from gitlease.kernel.ledger.ledger_session import LedgerSession, LedgerView
 from gitlease.kernel.ledger.ports import TaskProblem
 from gitlease.kernel.ledger.transaction import fresh_id
-from gitlease.kernel.ledger.wait import HeadWatcher, WaitQueue
+from gitlease.kernel.ledger.wait import WaitQueue
 from gitlease.kernel.rules.edge import EdgeEdit, Progress, Task
 from gitlease.kernel.rules.errors import (
     GitleaseError,

@@ -12,7 +12,7 @@ from support.clock import ManualClock
 from support.documents import held_to_schema
 from support.snapshots import check_words
 
-from gitlease.kernel.ledger import wait as polling
+from gitlease.kernel.ledger import heads as polling
 from gitlease.kernel.rules.errors import Unavailable
 
 EVENT = [

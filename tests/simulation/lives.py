@@ -10,8 +10,8 @@ from ledger_checker.moves import Broken
 from simulation.weather import Weather
 from simulation.world import World
 
+from gitlease.kernel.ledger import heads as head_watcher
 from gitlease.kernel.ledger import transaction
-from gitlease.kernel.ledger import wait as head_watcher
 from gitlease.kernel.rules.frozen import replace
 
 

@@ -15,6 +15,7 @@ from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
+from gitlease.kernel.ledger import heads
 from gitlease.kernel.ledger import wait as waiting
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.rules import lease as domain
@@ -115,7 +116,7 @@ class Queue:
 @pytest.fixture(autouse=True)
 def alone_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody shares a clone here, so nothing is missed by not looking at its own state."""
-    monkeypatch.setattr(waiting, "GLANCE", float(HOUR))
+    monkeypatch.setattr(heads, "GLANCE", float(HOUR))
 
 
 @pytest.mark.slow

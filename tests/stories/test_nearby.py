@@ -10,7 +10,7 @@ from support.clock import ManualClock
 from support.ledgers import door, workspace
 from support.remotes import Remote
 
-from gitlease.kernel.ledger.wait import HeadWatcher
+from gitlease.kernel.ledger.heads import HeadWatcher
 
 Clones = Callable[..., list[Path]]
 

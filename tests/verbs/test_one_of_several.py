@@ -16,7 +16,8 @@ from support.tasks import task
 from support.tools import in_memory
 
 import gitlease
-from gitlease.kernel.ledger import wait as polling
+from gitlease.kernel.ledger import heads as polling
+from gitlease.kernel.ledger import wait as waiting
 from gitlease.kernel.rules.edge import Progress
 from gitlease.testing import MemoryLedger
 
@@ -120,7 +121,7 @@ def test_a_wait_takes_what_is_abandoned_while_others_are_held(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(polling, "GLANCE", 60.0)
-    monkeypatch.setattr(polling, "LOOK_LATER", 600.0)
+    monkeypatch.setattr(waiting, "LOOK_LATER", 600.0)
     ada, bob = make_desks(*map(task, ("F001", "F002")))
     ada.ok("config", "--ledger", "edges.abandoned_after", "8h")
     ada.ok("claim", "F001", "--ttl", "1m")

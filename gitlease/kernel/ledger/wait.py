@@ -23,6 +23,7 @@ from functools import partial
 
 from gitlease.kernel.ledger.answers import Answer, Turn
 from gitlease.kernel.ledger.claim import ClaimPlan
+from gitlease.kernel.ledger.heads import HeadWatcher
 from gitlease.kernel.ledger.ledger_session import LedgerSession, told_by
 from gitlease.kernel.ledger.ports import Snapshot
 from gitlease.kernel.ledger.transaction import Step, Transaction, fresh_id
@@ -49,68 +50,6 @@ from gitlease.kernel.rules.moves.tickets import (
     place,
 )
 from gitlease.kernel.rules.resources import PATH_PREFIX, Resource, parse_resource
-
-BETWEEN = 1.0  # seconds, at least, between two questions that another clone's word causes
-GLANCE = 0.25  # seconds between two looks at this clone's own state
-SHORTEST = 0.01
-
-
-class HeadWatcher:
-    """Watches one layer. ``head`` is the newest state that was seen."""
-
-    def __init__(self, session: LedgerSession) -> None:
-        self._store, self._layer, self._clock = session.store, session.layer, session.clock
-        self.head: Snapshot | None = None
-        self._mark = self._nearby = ""
-        self._asked: Instant | None = None  # because another clone said so
-
-    def refresh(self) -> Snapshot | None:
-        """This clone's copy, without a connection."""
-        self._mark = self._store.mark(self._layer)
-        self._nearby = self._store.nearby(self._layer)
-        known = self._store.known(self._layer)
-        # A copy that was lost is no news of the ledger; a first look at none is.
-        if known is not None or (self.head is not None and self.head.version):
-            self.head = known
-        return self.head
-
-    def look(self) -> Snapshot:
-        """The state of the remote now: one connection, and another if it has moved."""
-        if self.refresh() is None:
-            return self.fetch()
-        # Most looks find nothing new, and a listing of refs is the cheapest question.
-        version = self._store.peek([self._layer]).get(self._layer, "")
-        if self.head is not None and self.head.version == version:
-            return self.head
-        return self.fetch()
-
-    def fetch(self) -> Snapshot:
-        """The state of the remote now, fetched in any case."""
-        self.head = head = self._store.fetch(self._layer)
-        return self.refresh() or head
-
-    def nap(self, seconds: float) -> bool:
-        """Let time pass; returns True early if this clone learns of another head.
-
-        Asks the remote if another clone on this machine gives a hint of one.
-        """
-        began = self._clock.now()
-        while (left := seconds - began.elapsed_at_most(now := self._clock.now()) / 1_000) > 0:
-            self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
-            # Many ends in a row must not cause as many questions.
-            may_ask = self._asked is None or self._asked.elapsed_at_most(now) >= BETWEEN * 1_000
-            hinted = may_ask and self._store.nearby(self._layer) != self._nearby
-            if hinted or self._store.mark(self._layer) != self._mark:
-                before, head = self.head, None
-                if hinted:
-                    self._asked = now
-                    with contextlib.suppress(Unavailable):  # the next look in turn says so
-                        head = self.look()
-                head = head or self.refresh()
-                if head is not None and head.version != (before.version if before else None):
-                    return True
-        return False
-
 
 TRIES = 3  # failures in a row, after which it is waited without a ticket
 PATIENCE = 20.0  # seconds for which one push of a ticket is tried

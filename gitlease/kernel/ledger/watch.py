@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
+from gitlease.kernel.ledger.heads import HeadWatcher, Pace, Polling
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Snapshot
-from gitlease.kernel.ledger.wait import HeadWatcher
-from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, Unavailable
+from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.instant import LONGEST, MS, Instant, moment_of
+from gitlease.kernel.rules.instant import LONGEST, MS, moment_of
 from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Lease,
@@ -313,7 +313,8 @@ class Watcher:
 
     ``assignments``: only what is newly assigned to the session's holder, wherever it was claimed.
     ``on_trouble`` is called once when the remote stops answering; ``on_begin`` gets the first state
-    seen, after which nothing is missed. ``trouble`` is the error while the remote is unreachable.
+    seen, after which nothing is missed. ``patient``: a remote that is away from the start is waited
+    for as well.
     """
 
     def __init__(
@@ -322,68 +323,64 @@ class Watcher:
         parts: Sequence[Part] = (),
         *,
         assignments: bool = False,
+        patient: bool = False,
         on_trouble: Callable[[GitleaseError], None] = lambda _error: None,
         on_begin: Callable[[Snapshot], None] = lambda _head: None,
     ) -> None:
-        self._session, self._parts, self._clock = session, tuple(parts), session.clock
-        self._on_trouble, self._on_begin = on_trouble, on_begin
-        self._assignments = assignments
+        self._session, self._parts = session, tuple(parts)
+        self._assignments, self._patient, self._on_begin = assignments, patient, on_begin
         self._watcher = HeadWatcher(session)
-        self._look = LOOK
-        self._looked: Instant = session.clock.now()
-        self.trouble: GitleaseError | None = None
+        self._polling = Polling(
+            session.clock,
+            Pace(soonest=LOOK, longest=LOOK_MOST, slower=SLOWER, lively=MINUTE),
+            self._nap,
+            # Watchers that began together must not all ask at the same moment.
+            jitter=lambda: session.dice.uniform(0.7, 1.0),
+            on_trouble=on_trouble,
+        )
         self._head: Snapshot | None = None
+        self._scene: LedgerAt | None = None  # what events were last reported from
+
+    @property
+    def trouble(self) -> GitleaseError | None:
+        """The error while the remote is unreachable."""
+        return self._polling.trouble
 
     def events(self, *, seconds: int | None = None) -> Iterator[WatchEvent]:
         """Events from now on, for at most ``seconds``; without a limit it never ends.
 
-        Raises any error of the first look at the remote, and later those that are not Unavailable.
+        Raises any error of the first look at the remote, and later those that are not Unavailable;
+        if it is patient, only such.
         """
-        began = self._looked = self._clock.now()
-        # In any case: events are told from a state that the remote has now.
-        head = self._head = self._watcher.fetch()
-        scene = self._scene(head)
-        self._on_begin(head)
-        limit = LONGEST if seconds is None else seconds
-        while (left := limit - self._seconds_since(began)) > 0:
-            woken = self._nap(scene, left)
-            if not woken and self._seconds_since(began) >= limit:
-                return
-            before = scene
-            try:
-                happened, scene = self._compared(before, woken=woken)
-            except Unavailable as error:
-                self._slow_down()
-                # Once, however long the remote is away.
-                if self.trouble is None:
-                    self._on_trouble(error)
-                self.trouble = error
-                continue
-            self.trouble = None
-            if happened:
-                self._look = LOOK
-            elif not woken and self._seconds_since(began) > MINUTE:
-                self._slow_down()
-            yield from (self._told(x, scene) for x in happened)
+        left, began = float(LONGEST if seconds is None else seconds), self._session.clock.now()
+        if not self._patient:
+            self._look(is_due=True)
+            left -= began.elapsed_at_most(self._session.clock.now()) / MS
+        yield from self._polling.run(self._look, at_once=self._patient, seconds=left)
 
-    def _nap(self, scene: LedgerAt, left: float) -> bool:
-        """Sleep until the next look, a lapse, or the end; True when another process knows more."""
-        # Watchers that began together must not all ask at the same moment.
-        look = self._look * self._session.dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
-        wait = min(left, look, self._until_lapse(scene))
-        return self._watcher.nap(max(0.05, wait))
+    def _nap(self, seconds: float) -> bool:
+        # However soon something lapses, it is never a busy loop.
+        return self._watcher.nap(max(0.05, min(seconds, self._until_lapse())))
 
-    def _compared(self, before: LedgerAt, *, woken: bool) -> tuple[list[LeaseEvent], LedgerAt]:
-        if not woken:
-            self._looked = self._clock.now()
+    def _look(self, is_due: bool) -> list[WatchEvent]:
+        before = self._scene
+        if before is None:
+            # In any case: events are told from a state that the remote has now.
+            head = self._watcher.fetch()
+            self._head, self._scene = head, self._scene_of(head)
+            self._on_begin(head)
+            return []
+        if is_due:
             self._watcher.look()
         old, new = self._head, self._watcher.refresh() or self._watcher.fetch()
-        self._head, after = new, self._scene(new)
+        self._head, after = new, self._scene_of(new)
         try:
-            return self._on_the_way(before, after, old, new), after
+            happened = self._on_the_way(before, after, old, new)
         except HeadGone:  # nothing can be compared any more with what this clone has lost
             self._head = self._watcher.fetch()
-            return [], self._scene(self._head)
+            happened, after = [], self._scene_of(self._head)
+        self._scene = after
+        return [self._told(x, after) for x in happened]
 
     def _on_the_way(
         self, before: LedgerAt, after: LedgerAt, old: Snapshot | None, new: Snapshot
@@ -406,19 +403,18 @@ class Watcher:
             return assignments_between(before, after, holder=self._session.actor.holder)
         return events_between(before, after, self._parts, said)
 
-    def _until_lapse(self, scene: LedgerAt) -> float:
+    def _until_lapse(self) -> float:
         """Seconds until the next lease lapses; while the remote is away it would not be told."""
-        lapse = None if self.trouble else next_lapse(scene, self._parts)
+        lapse = None
+        if self._scene is not None and not self.trouble:
+            lapse = next_lapse(self._scene, self._parts)
         if lapse is None:
             return float(LONGEST)
-        wait = (lapse - self._clock.now().wall_ms) / MS
+        wait = (lapse - self._session.clock.now().wall_ms) / MS
         # In the past: the clocks disagree, and looking more often does not help.
         return wait + 0.01 if wait >= 0 else float(LONGEST)
 
-    def _slow_down(self) -> None:
-        self._look = min(LOOK_MOST, self._look * SLOWER)
-
-    def _scene(self, head: Snapshot) -> LedgerAt:
+    def _scene_of(self, head: Snapshot) -> LedgerAt:
         return LedgerAt(head.ledger, self._session.moment(head))
 
     def _told(self, happening: LeaseEvent, scene: LedgerAt) -> WatchEvent:
@@ -442,6 +438,3 @@ class Watcher:
             token=view.token if view else None,
             lease=view,
         )
-
-    def _seconds_since(self, then: Instant) -> float:
-        return then.elapsed_at_most(self._clock.now()) / MS

@@ -16,7 +16,7 @@ from support.memory import Fault
 from support.session import LeaseService
 from support.snapshots import check_words, raises
 
-from gitlease.kernel.ledger import wait as polling
+from gitlease.kernel.ledger import heads as polling
 from gitlease.kernel.ledger import wait as waiting
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.watch import Watcher, WatchEvent
