@@ -24,8 +24,8 @@ from gitlease.board.text import (
 from gitlease.board.verbs import BoardView, make_board
 from gitlease.kernel.ledger.ledger_session import LedgerView
 from gitlease.kernel.ledger.ports import Snapshot
-from gitlease.kernel.ledger.watch import LOOK, Watcher
-from gitlease.kernel.rules.errors import Unavailable
+from gitlease.kernel.ledger.watch import Watcher
+from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import Instant
 from gitlease.runs.child import handling, stop_like
@@ -56,16 +56,15 @@ class RemoteWatch:
     def __init__(self, workspace: Workspace, wake: Callable[[], None]) -> None:
         self._workspace, self._wake = workspace, wake
         self._stopped = threading.Event()
-        self._first: Unavailable | None = None
+        self._trouble: Callable[[], GitleaseError | None] = lambda: None
         self.head: Snapshot | None = None
         self.error: Exception | None = None
-        self._watcher: Watcher | None = None
         threading.Thread(target=self._run, name="gitlease board", daemon=True).start()
 
     @property
     def trouble(self) -> str:
         """Why the remote cannot be reached; empty while it answers."""
-        error = self._first or (self._watcher.trouble if self._watcher else None)
+        error = self._trouble()
         return f"{error.message}; still trying" if error else ""
 
     def stop(self) -> None:
@@ -76,15 +75,12 @@ class RemoteWatch:
         try:
             clock = self._workspace.waking_clock(self._stopped)
             ledger = self._workspace.again(clock=clock).ledger
-            while True:
-                self._watcher = Watcher(ledger, on_begin=self._begin)
-                try:
-                    for _ in self._watcher.events():
-                        self._wake()
-                except Unavailable as error:
-                    self._first = error
-                    self._wake()
-                    clock.sleep(LOOK)
+            watcher = Watcher(
+                ledger, patient=True, on_begin=self._begin, on_trouble=lambda _error: self._wake()
+            )
+            self._trouble = lambda: watcher.trouble
+            for _ in watcher.events():
+                self._wake()
         except InterruptedError:
             return
         except Exception as error:
@@ -92,7 +88,7 @@ class RemoteWatch:
             self._wake()
 
     def _begin(self, head: Snapshot) -> None:
-        self.head, self._first = head, None
+        self.head = head
         self._wake()
 
 

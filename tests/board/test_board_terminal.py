@@ -22,13 +22,7 @@ pytestmark = pytest.mark.slow
 LEFT = b"\x1b[?25h\x1b[?1049l"  # the cursor is back, and the screen of before
 BOARD = [sys.executable, "-m", "gitlease", "board"]
 # A picture counts once the next one begins, and what others do is seen with the next look.
-HURRIED = hurried(
-    {
-        "gitlease.board.live.TICK": 0.2,
-        "gitlease.board.live.LOOK": 0.5,
-        "gitlease.kernel.ledger.watch.LOOK": 0.5,
-    }
-)
+HURRIED = hurried({"gitlease.board.live.TICK": 0.2, "gitlease.kernel.ledger.watch.LOOK": 0.5})
 
 
 @contextmanager
