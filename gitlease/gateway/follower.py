@@ -7,22 +7,23 @@ lease is no operation: it is reported when it happens, without a number.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from gitlease.gateway.gateway import SharedStore, revision_of
+from gitlease.kernel.ledger.heads import Pace, Polling
 from gitlease.kernel.ledger.ports import LedgerStep, Snapshot
 from gitlease.kernel.ledger.watch import LedgerAt
 from gitlease.kernel.rules.errors import GitleaseError, Unavailable
 from gitlease.kernel.rules.frozen import dataclass
-from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Lease, Moment
 from gitlease.kernel.rules.moves.operations import Event
 
-SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners
-SHARE = 10  # the pause between these, in times the look took: a near remote is asked more often
+# While there are listeners. A remote that is near is asked more often.
+PACE = Pace(soonest=0.5, longest=2.0, slower=4.0, share=10.0)
 KEPT = 5_000  # events kept for returning listeners
 STEPS = 2_000  # reported one by one, between two looks and from history
 LAPSED, GAP = "lapsed", "gap"
@@ -45,10 +46,7 @@ Listener = Callable[[FollowedEvent], None]
 
 
 class Follower:
-    """Reports the events of one layer to its listeners, while there are any.
-
-    ``trouble`` is the error of the last look at the remote, if it failed.
-    """
+    """Reports the events of one layer to its listeners, while there are any."""
 
     def __init__(self, store: SharedStore, layer: str) -> None:
         self._store, self._layer, self._clock = store, layer, store.clock
@@ -63,7 +61,12 @@ class Follower:
         self._lapsed: set[str] = set()
         self._stop, self._wake = False, store.pushed  # what was pushed here is reported at once
         self._thread: threading.Thread | None = None
-        self.trouble: GitleaseError | None = None
+        self._polling = Polling(self._clock, PACE, self._nap, patient_with=GitleaseError)
+
+    @property
+    def trouble(self) -> GitleaseError | None:
+        """The error of the last look at the remote, if it failed."""
+        return self._polling.trouble
 
     def listen(
         self, listener: Listener, after: tuple[int, int] | None = None
@@ -77,9 +80,9 @@ class Follower:
         head = self._store.newest(self._layer) if self.is_following else None
         if head is None:  # nobody follows it yet
             try:
-                head, self.trouble = self._store.fetch(self._layer), None
+                head, self._polling.trouble = self._store.fetch(self._layer), None
             except Unavailable as error:
-                head, self.trouble = self._store.known(self._layer), error
+                head, self._polling.trouble = self._store.known(self._layer), error
                 if head is None:
                     raise
         # Outside of the lock: reading history may take long, and the others go on meanwhile.
@@ -118,32 +121,39 @@ class Follower:
         self._listeners.pop(number, None)
 
     def _follow(self) -> None:
-        pause = SOONEST
-        while not self._stop:
-            pushed = self._wake.wait(pause)
-            self._wake.clear()
+        with contextlib.suppress(InterruptedError):
+            for _ in self._polling.run(self._look):
+                pass  # what a look finds is reported under the lock
+
+    def _nap(self, seconds: float) -> bool:
+        # InterruptedError: nobody listens any more, or the gateway is being stopped.
+        pushed = self._wake.wait(seconds)
+        self._wake.clear()
+        if self._stop:
+            raise InterruptedError
+        with self._lock:
+            if not self._listeners:
+                self._thread = None
+                # History has what happens until somebody listens again.
+                self._head = None
+                self._recent.clear()
+                raise InterruptedError
+        return pushed
+
+    def _look(self, is_due: bool) -> tuple[()]:
+        try:
+            # What was pushed here is in memory: no look at the remote is needed.
+            newest = None if is_due else self._store.newest(self._layer)
+            head = newest or self._store.fetch(self._layer)
             with self._lock:
-                if not self._listeners:
-                    self._thread = None
-                    # History has what happens until somebody listens again.
-                    self._head = None
-                    self._recent.clear()
-                    return
-            pause, began = EVERY, self._clock.now()
-            try:
-                # What was pushed here is in memory: no look at the remote is needed.
-                newest = self._store.newest(self._layer) if pushed else None
-                head = newest or self._store.fetch(self._layer)
-                pause = pause_after(began.elapsed_at_most(self._clock.now()) / MS)
-                with self._lock:
-                    self._adopt(head)
-                    self._report_lapses()
-                self.trouble = None
-            except GitleaseError as error:
-                self.trouble = error  # and try again
-            except Exception:
-                # One bug must not silence the stream.
-                logging.getLogger("gitlease").exception("following %s", self._layer)
+                self._adopt(head)
+                self._report_lapses()
+        except GitleaseError:
+            raise
+        except Exception:
+            # One bug must not silence the stream.
+            logging.getLogger("gitlease").exception("following %s", self._layer)
+        return ()
 
     def _adopt(self, head: Snapshot) -> None:
         # Reports all events between the last reported head and the newest, which may be later.
@@ -196,11 +206,6 @@ class Follower:
                 events = [event for step in steps for event in _numbered(step)]
                 self._past = head.version, events, first
             return self._past[1], self._past[2]
-
-
-def pause_after(took: float) -> float:
-    """Seconds to wait after a look at the remote that took ``took`` seconds."""
-    return min(max(SOONEST, SHARE * took), EVERY)
 
 
 def _numbered(step: LedgerStep) -> Iterator[FollowedEvent]:

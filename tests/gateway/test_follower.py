@@ -16,7 +16,9 @@ from gitlease.gateway import follower
 from gitlease.gateway.follower import FollowedEvent, Follower
 from gitlease.gateway.gateway import SharedStore
 from gitlease.kernel.ledger.claim import claim
+from gitlease.kernel.ledger.heads import Pace
 from gitlease.kernel.rules.errors import GitleaseError, Unavailable
+from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.resources import parse_resource
 
@@ -121,8 +123,8 @@ def test_too_much_between_two_looks_is_a_gap(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower, "STEPS", 2)
-    monkeypatch.setattr(follower, "SOONEST", 3_600.0)
-    monkeypatch.setattr(follower, "EVERY", 3_600.0)
+    monkeypatch.setattr(follower, "PACE", Pace(soonest=3_600.0, longest=3_600.0, slower=1.0))
+    ledger.follower = Follower(ledger.store, "global")
     ledger.claims("a")
     found: list[str] = []
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
@@ -138,7 +140,9 @@ def test_too_much_between_two_looks_is_a_gap(
 def test_what_happens_past_the_gateway_is_told_by_the_next_look(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "EVERY", 3_600.0)  # after a look that took long, or failed
+    # As far as after a look that took long, or failed.
+    monkeypatch.setattr(follower, "PACE", replace(follower.PACE, longest=3_600.0))
+    ledger.follower = Follower(ledger.store, "global")
     ledger.claims("a")
     found: list[str] = []
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
