@@ -248,7 +248,13 @@ class Call(DoorOfClone):
         """Raise NotFound for a mistyped layer or name."""
         from gitlease.kernel.ledger.stepping import check_known
 
-        self.check_layer(self.ledger.look)
+        def look() -> LedgerView:
+            view = self.ledger.look()
+            # It marks the news as shown, so that no later look of this call has them.
+            self.warnings += view.warnings
+            return view
+
+        self.check_layer(look)
         check_known(self.ledger, resources)
 
     def check_layer(self, look: Callable[[], LedgerView | None]) -> None:

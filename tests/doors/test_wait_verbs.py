@@ -67,6 +67,16 @@ def test_wait_says_whom_it_waits_for_and_what_is_free(desks: tuple[Desk, Desk]) 
     check_words(ada.ok("list").out)
 
 
+def test_the_look_for_a_layer_loses_no_notice(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--layer", "dev")
+    bob.ok("config", "admins", "bob@example.com", "--ledger", "--layer", "dev")
+    bob.ok("revoke", "F001", "--layer", "dev", "--reason", "stuck")
+    ran = ada.ok("wait", "F002", "--layer", "dev", "--json")
+    check_words(ran.json["warnings"])
+    assert ada.ok("wait", "F002", "--layer", "dev", "--json").json["warnings"] == []
+
+
 def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F001", "--reason", "rate limits")
