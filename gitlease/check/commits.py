@@ -18,7 +18,8 @@ from gitlease.kernel.git.files import load_json
 from gitlease.kernel.git.history import commit_ids, in_range
 from gitlease.kernel.git.rejections import denies
 from gitlease.kernel.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
-from gitlease.kernel.ledger.ledger_session import told_by, unread_records
+from gitlease.kernel.ledger.chores import told_by
+from gitlease.kernel.ledger.ledger_session import unread_records
 from gitlease.kernel.ledger.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.kernel.rules.edge import Addresses
 from gitlease.kernel.rules.errors import (

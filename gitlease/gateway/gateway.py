@@ -14,6 +14,7 @@ from threading import Lock
 from gitlease.gateway.joiner import MOST, Joiner, keyed
 from gitlease.kernel.ledger.acts import renew
 from gitlease.kernel.ledger.answers import Answer
+from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges, find_task
 from gitlease.kernel.ledger.ledger_session import Assigned, LedgerSession, assigned_to
 from gitlease.kernel.ledger.ports import (
@@ -362,6 +363,7 @@ class Gateway:
             inbox=NoInbox(),
             default_ttl=self._ttl,
             ttl_is_default=self._ttl_is_default,
+            chores=in_order(),
             carry=JoinedSteps(self.joiner, actor, key, check),
         )
 

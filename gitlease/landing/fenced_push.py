@@ -21,7 +21,8 @@ from typing import Literal
 
 from gitlease.kernel.git.rejections import Rejection, rejection_in
 from gitlease.kernel.ledger.answers import Answer
-from gitlease.kernel.ledger.ledger_session import LedgerSession, Settled, of_damage, told_by
+from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
+from gitlease.kernel.ledger.ledger_session import LedgerSession, of_damage
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped
 from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.superseded import superseded_in, vouching_leases
@@ -414,7 +415,7 @@ class FencedPush:
         PushRefused if git rejects a ref, and UsageError for refs that cannot be pushed together
         with the ledger.
         """
-        settled = self._session.settled()
+        settled = open_changes(self._session)
         known = {layer: self._session.store.known(layer) for layer in self._layers}
         before = {layer: head for layer, head in known.items() if head is not None}
         try:
@@ -548,4 +549,5 @@ class FencedPush:
 
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
-        return self._session.outcome_messages(settled, head) + self._session.news(head)
+        became = () if head is None else told_by(self._session.store, head, settled.open)
+        return became + self._session.news(head)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitlease.kernel.ledger import claim as engine
-from gitlease.kernel.ledger.ledger_session import told_by
+from gitlease.kernel.ledger.chores import told_by
 from gitlease.kernel.ledger.watch import Watcher
 from gitlease.kernel.rules.errors import Hint, UsageError
 from gitlease.kernel.rules.instant import format_duration

@@ -15,6 +15,7 @@ from gitlease.kernel.git.pushes import fetch_commits
 from gitlease.kernel.git.repository import HEADS, Repository, commit_of, without_secrets
 from gitlease.kernel.git.repository import discover as find_repository
 from gitlease.kernel.git.run import SystemClock, WokenClock
+from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
@@ -109,6 +110,7 @@ class Workspace:
             inbox=place.inbox(actor),
             default_ttl=settings.ttl,
             ttl_is_default=settings.ttl_is_default,
+            chores=in_order(),
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
             landed=Landing(self, watched),

@@ -102,7 +102,7 @@ OUTSIDE = {
         'quiet = ("-c", "core.hooksPath=/dev/null")',
         "quiet = ()",
     ),
-    "intents left behind not repaired": ("left = self.edges.files.left_behind()", "left = ()"),
+    "intents left behind not repaired": ("left = files.left_behind()", "left = ()"),
     "an intent that could not be made kept from the next command": (
         "entry.name, entry.value, abandoned=True, written=entry.written",
         "entry.name, entry.value, written=entry.written",

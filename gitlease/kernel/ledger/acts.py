@@ -16,8 +16,17 @@ from gitlease.kernel.ledger.answers import (
     several,
     stopped,
 )
-from gitlease.kernel.ledger.edges import Planned, changes_of, not_in_work_tree, without_numbers
-from gitlease.kernel.ledger.ledger_session import COMPLETED, ENDED, PART, RETIRING, LedgerSession
+from gitlease.kernel.ledger.edges import (
+    COMPLETED,
+    ENDED,
+    PART,
+    RETIRING,
+    Planned,
+    changes_of,
+    not_in_work_tree,
+    without_numbers,
+)
+from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped, Written
 from gitlease.kernel.ledger.stepping import (
     change,

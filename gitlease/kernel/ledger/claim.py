@@ -7,8 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from gitlease.kernel.ledger.answers import NO_TURN, Answer, ClaimOptions, Turn, several
-from gitlease.kernel.ledger.edges import Planned
-from gitlease.kernel.ledger.ledger_session import HELD, LedgerSession
+from gitlease.kernel.ledger.edges import HELD, Planned
+from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.stepping import change_with_edges, landed_for_others
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.edge import Assignee, Progress, Task

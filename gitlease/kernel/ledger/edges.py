@@ -26,7 +26,7 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.frozen import dataclass, field, replace
-from gitlease.kernel.rules.lease import Lease
+from gitlease.kernel.rules.lease import Lease, State, same_person
 from gitlease.kernel.rules.resources import Resource, fold, reads_as_issue
 
 T = TypeVar("T", bound=Hashable)
@@ -738,3 +738,27 @@ class _Known:
             hints.append(CLAIM_ANY)
         message = f"there is no task {resource}: no task file has this id"
         return NotFound(message, resource=resource.text, hints=tuple(hints))
+
+
+# Goals of an intent.
+HELD, ENDED, COMPLETED, RETIRING = "held", "ended", "completed", "retired"
+PART = "completed part"  # of a task, which is done with the last of several
+
+
+def finished(
+    edit: EdgeEdit, leases: Sequence[Lease], holder: str, *, part: bool = False
+) -> EdgeEdit:
+    """The edit for a completed lease; the status stays while others work on the task.
+
+    A ``part`` finishes the task if it is the last of several that were claimed.
+    """
+    others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
+    # A single finished part says nothing of how many there are.
+    only = part and sum(x.state is State.COMPLETED for x in leases) < 2
+    return replace(edit, status=None) if others or only else edit
+
+
+def given_back(edit: EdgeEdit, leases: Sequence[Lease], holder: str) -> EdgeEdit:
+    """The edit for a released lease; the status stays if a part of the task is finished."""
+    some = any(x.state is State.COMPLETED for x in leases)
+    return replace(edit, status=None) if some else finished(edit, leases, holder)

@@ -21,23 +21,20 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
 
+from gitlease.kernel.ledger.chores import Chore
 from gitlease.kernel.ledger.edges import Edges
 from gitlease.kernel.ledger.ports import (
     Clock,
     DeadRun,
     Inbox,
-    Intent,
     LandedWork,
     LedgerStore,
-    Pending,
     Runs,
     Snapshot,
-    TaskChange,
-    TaskList,
 )
 from gitlease.kernel.ledger.restoring import waiting
 from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
-from gitlease.kernel.rules.edge import Assignee, EdgeEdit, People, Task, printable
+from gitlease.kernel.rules.edge import Assignee, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import MS, Instant
@@ -51,7 +48,7 @@ from gitlease.kernel.rules.lease import (
     is_abandoned,
     same_person,
 )
-from gitlease.kernel.rules.ledger import MAX_STEP, NOTED, Damage, Fate, Ledger, Notice, is_of_kept
+from gitlease.kernel.rules.ledger import MAX_STEP, NOTED, Damage, Ledger, Notice, is_of_kept
 from gitlease.kernel.rules.moves.holding import UNASSIGNED
 from gitlease.kernel.rules.moves.operations import (
     TAKEOVER,
@@ -64,100 +61,6 @@ from gitlease.kernel.rules.moves.operations import (
     grant_of,
 )
 from gitlease.kernel.rules.resources import WHOLE, Resource, fold
-
-# Goals of an intent.
-HELD, ENDED, COMPLETED, RETIRING = "held", "ended", "completed", "retired"
-PART = "completed part"  # of a task, which is done with the last of several
-
-
-def repair(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
-    """Finish the edits of a killed command if the ledger has its step; returns warnings."""
-    files = edges.files.at(intent.root)
-    confirmed = (_confirmed_part(edges.rules.people, intent, x, ledger) for x in intent.changes)
-    wanted = [change for change in confirmed if change is not None]
-    # The work tree is gone, or the ledger has not the step: nothing is left to do.
-    if files is None or not wanted:
-        edges.files.settled(intent)
-        return ()
-    try:
-        here, away = _located(files.read(), wanted)
-        written = files.write(here, commit=intent.commit)
-    except GitleaseError as error:
-        away, written, problems = [], (), [error.message]
-    else:
-        problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
-    problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
-    if problems:
-        edges.files.leave(intent)
-    else:
-        edges.files.settled(intent)
-    said = [f"an interrupted command is not finished yet: {text}" for text in problems]
-    return tuple(said) + tuple(
-        f"finished an interrupted command: {w.change.message}, in {w.change.file}"
-        for w in written
-        if (w.changed or w.commit) and not w.problem
-    )
-
-
-def _confirmed_part(
-    people: People, intent: Intent, change: TaskChange, ledger: Ledger | None
-) -> TaskChange | None:
-    leases = [] if ledger is None else ledger.leases_of(change.resource)
-    own = [x for x in leases if same_person(x.holder, intent.holder)]
-    held = any(x.state is State.ACTIVE and x.edge for x in own)
-    done = any(x.state is State.COMPLETED for x in own)
-    if intent.goal == HELD and held:
-        # Who works on another scope stays an assignee, whoever's edge was taken over.
-        live = [x.holder for x in leases if x.state is State.ACTIVE and x not in own]
-        gone = tuple(
-            name
-            for name in change.edit.remove
-            if not any(people.is_mine(name, holder) for holder in live)
-        )
-        return replace(change, edit=replace(change.edit, remove=gone))
-    if intent.goal == RETIRING:
-        # The record that was retired is gone: only its operation tells that it was.
-        made = ledger is not None and any(map(ledger.header.entry, intent.operations))
-        active = [x.holder for x in leases if x.state is State.ACTIVE]
-        again = any(people.is_mine(x, holder) for x in change.edit.remove for holder in active)
-        return change if made and not again else None
-    if intent.goal == ENDED and not held:
-        return replace(change, edit=given_back(change.edit, leases, intent.holder))
-    if intent.goal in (COMPLETED, PART) and done and not held:
-        part = intent.goal == PART
-        return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
-    return None
-
-
-def finished(
-    edit: EdgeEdit, leases: Sequence[Lease], holder: str, *, part: bool = False
-) -> EdgeEdit:
-    """The edit for a completed lease; the status stays while others work on the task.
-
-    A ``part`` finishes the task if it is the last of several that were claimed.
-    """
-    others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
-    # A single finished part says nothing of how many there are.
-    only = part and sum(x.state is State.COMPLETED for x in leases) < 2
-    return replace(edit, status=None) if others or only else edit
-
-
-def given_back(edit: EdgeEdit, leases: Sequence[Lease], holder: str) -> EdgeEdit:
-    """The edit for a released lease; the status stays if a part of the task is finished."""
-    some = any(x.state is State.COMPLETED for x in leases)
-    return replace(edit, status=None) if some else finished(edit, leases, holder)
-
-
-def _located(
-    known: TaskList, wanted: Iterable[TaskChange]
-) -> tuple[list[TaskChange], list[TaskChange]]:
-    # A file may have been renamed meanwhile, or be on another branch.
-    files = {t.resource: t.file for t in known.tasks}
-    broken = {p.file for p in known.problems}
-    here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]
-    away = [c for c in here if c.resource not in files and c.file not in broken]
-    return [c for c in here if c not in away], away
-
 
 RECORD, FILE = "record", "file"
 _GRANTS = frozenset({"claimed", "taken_over"})
@@ -311,6 +214,7 @@ class LedgerSession:
         inbox: Inbox,
         default_ttl: int,
         ttl_is_default: bool,
+        chores: Sequence[Chore],
         ttl_source: str = "",
         patience: float = PATIENCE,
         dice: random.Random | None = None,
@@ -344,7 +248,8 @@ class LedgerSession:
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
         self._learned: Instant | None = None  # when it last learned of the default branch
-        self._settled: Settled | None = None
+        self._chores = tuple(chores)
+        self._done: tuple[str, ...] | None = None  # messages of chores before the next step
         self.decisions = Decisions(self)
 
     @cached_property
@@ -543,7 +448,7 @@ class LedgerSession:
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
             self.learn_main()
-            said = told_by(self.store, head) + self._repair_edges(head)
+            said = tuple(text for chore in self._chores for text in chore.read(self, head))
             if self.is_landing_to_judge():
                 from gitlease.kernel.ledger.stepping import settle_landed
 
@@ -576,9 +481,9 @@ class LedgerSession:
         """
         self.check_holder()
         self.settle()
-        settled, self._settled = self._settled or Settled(), None
+        done, self._done = self._done or (), None
         known = self.store.known(self.layer)
-        said = settled.said + self.news(known)
+        said = done + self.news(known)
         notices = known.ledger.notices(self.actor.holder) if known and known.ledger else ()
         ids = tuple(n.id for n in notices if is_to(n, self.actor))
         # They go along with a step that is made anyway; alone they would cost a push.
@@ -598,11 +503,14 @@ class LedgerSession:
             if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
                 message = f"{self._ttl_source}: {message}"
             known = self.store.known(self.layer)
-            after = self.outcome_messages(settled, known) + self.news(known)
+            after = self._after(known) + self.news(known)
             warnings = self.store.warnings + said + after
             raise refusal.with_(message=message, warnings=warnings) from None
         self._remember_holder(step.applied.results)
-        return step, said + self.outcome_messages(settled, step.head) + self.news(step.head)
+        return step, said + self._after(step.head) + self.news(step.head)
+
+    def _after(self, head: Snapshot | None) -> tuple[str, ...]:
+        return tuple(text for chore in self._chores for text in chore.after(self, head))
 
     # --- settle ---------------------------------------------------------------------------------
 
@@ -612,12 +520,11 @@ class LedgerSession:
         Done once for each step, whose answer carries the messages.
         """
         self.learn_main()
-        if self._settled is None and not self.is_dry:
+        if self._done is None and not self.is_dry:
             self._watch_main_branch()
-            settled = self.settled()
-            said = settled.said + self._repair_edges()
-            self._settled = replace(settled, said=said)  # so that the next line comes here once
-            self._settled = replace(settled, said=said + self._end_dead_runs())
+            done = tuple(text for chore in self._chores for text in chore.before(self))
+            self._done = done  # so that the next line comes here once
+            self._done = done + self._end_dead_runs()
 
     def is_landing_to_judge(self) -> bool:
         """Return whether the last contact may have shown that work of this holder has landed."""
@@ -639,13 +546,6 @@ class LedgerSession:
         if self.landed is not None:
             with suppress(GitleaseError):  # what follows reports it
                 self.landed.watch(lambda: any(x.edge for x in self.own_live()))
-
-    def settled(self) -> Settled:
-        """The outcomes of changes that earlier commands left open."""
-        waiting = list(self.store.pending(self.layer))
-        if not waiting:
-            return Settled()
-        return settle(self.store, waiting, self.store.fetch(self.layer))
 
     def _dead_runs(self) -> Iterator[tuple[DeadRun, list[Operation]]]:
         """The dead runs of this clone, and what lets go of all that they were granted or bound."""
@@ -729,25 +629,6 @@ class LedgerSession:
         step = self.transaction.carry_out(ends, together=False, what="the end of a run")
         results = (x for x in step.applied.results if isinstance(x, Outcome))
         return [lease for result in results for lease in result.leases]
-
-    def outcome_messages(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
-        """Messages about open changes that the head after a step decided."""
-        return () if head is None else told_by(self.store, head, settled.open)
-
-    def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
-        left = self.edges.files.left_behind()
-        if not left:
-            return ()
-        said: list[str] = []
-        head = head or self.store.fetch(self.layer)
-        open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
-        for intent in left:
-            # What may still land is neither finished nor given up.
-            if open_still.intersection(intent.operations):
-                self.edges.files.leave(intent)
-            else:
-                said += repair(self.edges, intent, head.ledger)
-        return tuple(said)
 
 
 def _read_with_retry(read: Callable[[], T]) -> T:
@@ -841,53 +722,6 @@ def unreadable_line(ledger: Ledger, resource: Resource) -> tuple[str, ...]:
     """Report an unreadable waiting line, which keeps nobody from claiming the resource."""
     problem = ledger.tickets_damage(resource)
     return () if problem is None else (problem,)
-
-
-BECAME = {
-    Fate.APPLIED: "had reached the remote",
-    Fate.LOST: "did not reach the remote, and has no effect",
-    Fate.UNKNOWN: "is too old to tell its outcome",
-    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
-}
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Messages about earlier changes, and those changes that may still land."""
-
-    said: tuple[str, ...] = ()
-    open: tuple[Pending, ...] = ()
-
-
-def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
-    """Settle the changes that a head decides."""
-    said, still = [], []
-    for pending in list(waiting):
-        became = store.settle(pending, head)
-        if became is Fate.UNDECIDED:
-            still.append(pending)
-        else:
-            said.append(_became(pending, became))
-    return Settled(tuple(said), tuple(still))
-
-
-def told_by(
-    store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
-) -> tuple[str, ...]:
-    """Messages about the changes that a head decides; by default about all open ones.
-
-    One that may still land is reported once in this clone.
-    """
-    settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
-    still = {x.operations[0]: x for x in settled.open}
-    before = store.shown(head.layer, list(still)) if still else frozenset()
-    undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
-    return (*settled.said, *undecided)
-
-
-def _became(pending: Pending, fate: Fate) -> str:
-    what = pending.what.removeprefix("this ").removeprefix("the ")
-    return f"an earlier {what} {BECAME[fate]}"
 
 
 def named(what: str, operations: Sequence[Operation]) -> str:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from gitlease.kernel.ledger.answers import Answer, joined, leave_to_runs, stopped
-from gitlease.kernel.ledger.ledger_session import ENDED, LedgerSession, LedgerView
+from gitlease.kernel.ledger.edges import ENDED
+from gitlease.kernel.ledger.ledger_session import LedgerSession, LedgerView
 from gitlease.kernel.ledger.stepping import change, change_with_edges, in_every
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint

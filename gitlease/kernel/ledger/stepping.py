@@ -10,13 +10,18 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from itertools import groupby
 
 from gitlease.kernel.ledger.answers import MAX_RESOURCES, Answer, EndedLease, Reading, joined
-from gitlease.kernel.ledger.edges import Edges, Planned, changes_of, says_so
-from gitlease.kernel.ledger.ledger_session import (
+from gitlease.kernel.ledger.edges import (
     HELD,
-    LedgerSession,
-    LedgerView,
+    Edges,
+    Planned,
+    changes_of,
     finished,
     given_back,
+    says_so,
+)
+from gitlease.kernel.ledger.ledger_session import (
+    LedgerSession,
+    LedgerView,
     of_damage,
     unreadable_line,
 )

@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from gitlease.kernel.ledger.answers import Answer, Turn
+from gitlease.kernel.ledger.chores import told_by
 from gitlease.kernel.ledger.claim import ClaimPlan
 from gitlease.kernel.ledger.heads import HeadWatcher
-from gitlease.kernel.ledger.ledger_session import LedgerSession, told_by
+from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Snapshot
 from gitlease.kernel.ledger.transaction import Step, Transaction, fresh_id
 from gitlease.kernel.rules.errors import (
