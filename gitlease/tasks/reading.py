@@ -272,6 +272,9 @@ def read_document(
 
     Raises Invalid for a file that is broken as a whole. Faults of single fields are noted, but for
     those that are read ``loosely``: whatever is odd about them is passed over.
+
+    A field that is not named here may have anchors, aliases and tags. The file belongs to the
+    project, whose other tools may need them, and nothing is expanded.
     """
     front = find_front(data, file)
     if front is None:

@@ -177,6 +177,14 @@ def test_what_has_no_front_matter_with_an_id_is_no_task(text: str | bytes) -> No
     assert read(text) is None
 
 
+@pytest.mark.default
+def test_marks_of_yaml_are_ignored_in_fields_of_other_tools_alone() -> None:
+    unused = "links: &all [&a one, *a]\nmore: {<<: {x: 1}, at: !!timestamp 2026-11-20}\n"
+    assert task(f"status: todo\n{unused}") == task("status: todo\n")
+    message = refused(f"---\nid: F001\n{unused}paths: *all\n---\n").message
+    assert message.startswith("tasks/F001.md:5: aliases, anchors and tags are not supported here")
+
+
 # What is broken
 
 

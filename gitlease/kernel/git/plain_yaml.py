@@ -202,12 +202,15 @@ def read_fields(text: str, what: str) -> dict[str, Node]:
     """The fields of a text that must be a plain mapping; none of one that says nothing.
 
     Plain: without aliases, anchors, tags and merge keys, with which small files grow huge, and
-    without a key that stands twice. The line of a field is that of its key. Raises BadYaml.
+    without a key that stands twice, also in fields that nobody uses. The line of a field is that of
+    its key. Raises BadYaml.
     """
     root, _ = read_yaml(text, max_depth=PLAIN_DEPTH)
     if root is None or root.unset:
         return {}
     _refuse_marks(root)
+    for node in root.nodes:
+        _check_mappings(node)
     return fields_of(root, what)
 
 
@@ -317,6 +320,16 @@ def _checked(node: Node, what: str) -> Iterator[tuple[Node, Node]]:
             raise BadYaml(twice, key.line)
         lines[key.text] = key.line
         yield key, value
+
+
+def _check_mappings(node: Node) -> None:
+    """Raise BadYaml for a key that stands twice or is no word, in any mapping in a node."""
+    if node.shape is Shape.MAP:
+        for _, value in _checked(node, "this"):
+            _check_mappings(value)
+        return
+    for inner in node.nodes:
+        _check_mappings(inner)
 
 
 def _refuse_marks(node: Node) -> None:

@@ -338,6 +338,12 @@ BAD_FILES = [
     ("lease: &a {ttl: 5m}", 1, "anchors and tags are not allowed", ""),
     ("tasks: {files: [*md]}", 1, "aliases are not allowed", "in quotes"),
     ("people: {<<: {a: b}}", 1, "merge keys are not allowed", ""),
+    # In fields that no version uses, or only a newer one, as well.
+    ("schema: 2\nlater: {a: [&b c]}", 2, "anchors and tags are not allowed", ""),
+    ("schema: 2\nlater: {a: !!str c}", 2, "anchors and tags are not allowed", ""),
+    ("schema: 2\nlater: [*b]", 2, "aliases are not allowed", "in quotes"),
+    ("schema: 2\nlater: {a: {<<: {b: c}}}", 2, "merge keys are not allowed", ""),
+    ("schema: 2\nlater:\n  - a: 1\n    a: 2", 4, "a is here twice, first in line 3", ""),
     ("? [a]\n: b", 1, "a key must be a single word", ""),
     ("tasks: [[[[[[[[a]]]]]]]]", 1, "nested too deeply", ""),
     ("schema: 1\n---\nschema: 1", 2, "there is more than one YAML document", ""),
@@ -347,6 +353,7 @@ BAD_FILES = [
 ]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize(("text", "line", "message", "hint"), BAD_FILES)
 def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
     error = refused(text)
