@@ -1,6 +1,10 @@
 """The objects and refs of a private store, which git's commands or libgit2 read and write.
 
 Both ways offer the same methods, and write repositories that git and each other read.
+
+Both map packs into memory, as git does everywhere: if another program cuts a pack short in place
+while a process reads it, the system ends that process (SIGBUS); with git's commands it ends only
+the git that was started. Neither gitlease nor git changes a pack once it has its name.
 """
 
 from __future__ import annotations
