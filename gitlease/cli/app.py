@@ -17,7 +17,7 @@ from click import Option
 from gitlease import __version__
 from gitlease.cli import output
 from gitlease.cli.call import Call, Opener, open_real, tell
-from gitlease.kernel.rules.errors import GitleaseError, Hint, UsageError
+from gitlease.kernel.rules.errors import GitleaseError, Hint, PlaceLearnt, UsageError
 from gitlease.kernel.rules.frozen import replace
 from gitlease.verbs.table import (
     BROKEN_PIPE,
@@ -636,7 +636,12 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
     # Before click has read anything: a usage error is answered in JSON, too.
     call = Call(prog=prog, opener=opener, json="--json" in options)
     try:
-        status = _carry_out(call, argv)
+        try:
+            status = _carry_out(call, argv)
+        except PlaceLearnt:
+            # Nothing was read or changed yet. This clone knows the place by now.
+            call = Call(prog=prog, opener=opener, json=call.json)
+            status = _carry_out(call, argv)
         sys.stdout.flush()
         return status
     except (KeyboardInterrupt, click.Abort, SystemExit) as end:  # by a signal
@@ -670,6 +675,8 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
         return leaving.exit_code
     except click.ClickException as wrong:
         return tell(call, _as_ours(call, wrong))
+    except PlaceLearnt:
+        raise
     except GitleaseError as error:
         return tell(call, error)
     return result if isinstance(result, int) else 0

@@ -27,7 +27,14 @@ from gitlease.kernel.git.objects import SHA1, SHA256
 from gitlease.kernel.git.repository import Repository, Ways, main_branch, without_secrets
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.ledger.ports import Clock
-from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError, hint, shown
+from gitlease.kernel.rules.errors import (
+    GitleaseError,
+    Invalid,
+    PlaceLearnt,
+    UsageError,
+    hint,
+    shown,
+)
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Actor
@@ -401,15 +408,11 @@ class LedgerPlace:
             head_moved(self.private)
             self._remember()
 
-        former = self
-
-        def follow(word: str) -> NewPlace:
-            nonlocal former
-            new, former = self._new_place(word, former, clock, time_limit)
-            return new
-
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
+
+        def learn_place() -> NewPlace | None:
+            return self._learn_place(clock, time_limit, watched)
 
         from gitlease.kernel.store.git_ledger import RefLedgerStore
 
@@ -422,7 +425,8 @@ class LedgerPlace:
             facts=facts,
             beside_work=refs,
             elsewhere=self._elsewhere,
-            follow=None if self.located is None else follow,
+            follow=None if self.located is None else self._follower(clock, time_limit),
+            learn_place=learn_place,
         )
 
     def _new_place(
@@ -585,14 +589,10 @@ class LedgerPlace:
         location, repository, ways = self.location, self.repository, self.location.ways
 
         def learn() -> None:
-            now = clock.now().wall_ms / MS
-            self.learn_main(now=now, seconds=min(time_limit, LEARN), afresh=True)
+            self._learn_afresh(clock, time_limit)
 
         def undecided() -> Invalid | None:
             return self._undecided(learn)
-
-        def unreadable() -> Invalid | None:
-            return self._unreadable(learn)
 
         from gitlease.kernel.store.admission import RemoteFacts
 
@@ -628,7 +628,6 @@ class LedgerPlace:
             others=others,
             apart=apart,
             undecided=undecided,
-            unreadable=unreadable,
             beside=lambda layer: self._ledger_beside(refs, layer),
             named=any(self.settings.found[x].source.startswith(FILE) for x in (PREFIX, LAYER)),
         )
@@ -680,27 +679,77 @@ class LedgerPlace:
             located = again if again.doubt else located
         return Invalid(located.doubt, hints=located.way_out)
 
-    def _unreadable(self, learn: Callable[[], None]) -> Invalid | None:
-        """Why not even a read may go where the work tree says, if so.
+    def _learn_afresh(self, clock: Clock, time_limit: float) -> None:
+        now = clock.now().wall_ms / MS
+        self.learn_main(now=now, seconds=min(time_limit, LEARN), afresh=True)
 
-        Where main is known, reads go where it says, whatever else is in doubt.
+    def _learn_place(
+        self, clock: Clock, time_limit: float, watched: Watched | None
+    ) -> NewPlace | None:
+        """Return where main says that the ledger is, if this clone did not know main before.
+
+        Until main is known, only the usual place may be read: raises Invalid for any other. Where
+        main is known, reads go where it says, whatever else is in doubt.
         """
         located, repository = self.located, self.repository
         if located is None or not located.doubt or located.knows_main:
             return None
-        learn()
         again = locate(located.asked, repository, self.private)
         if not again.knows_main:
+            self._learn_afresh(clock, time_limit)
+            again = locate(located.asked, repository, self.private)
+        if not again.knows_main:
             usual = all(again.values[x] == KEYS[x].default for x in PLACE)
-            return None if usual else Invalid(again.doubt, hints=again.way_out)
-        found, before = again.settings.found, located.settings.found
-        if all(found[x].value == before[x].value for x in PLACE):
-            return None
-        return Invalid(
-            "this command began at the place of the ledger that the work tree names, and the "
-            "default branch, which it fetched just now and which decides, names another",
-            hints=("repeat the command: it goes to the other place then",),
+            if usual:
+                return None
+            raise Invalid(again.doubt, hints=again.way_out)
+        if again.settings.layer != located.settings.layer:
+            # Whoever opened this place has chosen its layers by the former name.
+            raise PlaceLearnt(
+                "this command began at the place of the ledger that the work tree names, and the "
+                "default branch, which it fetched just now and which decides, names another layer",
+                hints=("repeat the command: it goes to the other place then",),
+            )
+        location = resolve_remote(again.settings, repository)
+        place = replace(self, settings=again.settings, location=location, located=again)
+        return place._as_new_place(clock, time_limit, watched)
+
+    def _as_new_place(self, clock: Clock, time_limit: float, watched: Watched | None) -> NewPlace:
+        """This place for a store that was opened at another one."""
+        refs = self.refs(time_limit=time_limit, watched=watched)
+        located, name = self.located, self.location.name
+        shown = without_secrets(self.location.url or "")
+
+        def on_move() -> None:
+            head_moved(self.private)
+            self._remember()
+
+        def state(layer: str) -> StateFolder:
+            return StateFolder(self.state(layer), on_move=on_move)
+
+        from gitlease.kernel.store.git_ledger import NewPlace
+
+        return NewPlace(
+            refs,
+            state,
+            f"{name} ({shown})" if name else shown,
+            self._facts(refs, clock, time_limit),
+            refs,
+            self._elsewhere,
+            notices=() if located is None else located.notices,
+            follow=self._follower(clock, time_limit),
         )
+
+    def _follower(self, clock: Clock, time_limit: float) -> Callable[[str], NewPlace]:
+        """Return a function that finds where the ledger was moved, move after move."""
+        former = self
+
+        def follow(word: str) -> NewPlace:
+            nonlocal former
+            new, former = self._new_place(word, former, clock, time_limit)
+            return new
+
+        return follow
 
     def _ledger_beside(self, refs: GitRefs, layer: str) -> str:
         """The ref of another ledger on this remote that a clone may use by other settings.

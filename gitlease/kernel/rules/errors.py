@@ -268,6 +268,10 @@ class TooMuch(Invalid):
     """There is more work to examine than the limits allow."""
 
 
+class PlaceLearnt(Invalid):
+    """The remote told only now which layer is used here: nothing was done, so begin again."""
+
+
 class Rollback(Invalid):
     """The ledger on the remote is older than this clone has seen, or is another ledger."""
 

@@ -57,9 +57,8 @@ class RemoteFacts:
     that may have a ledger, by name; none where a flag names the remote, but in ``apart``.
     ``lacking``: this clone has no remote, although its ledger may be at one, and ``left`` is the
     URL of a ledger that it has used at one. ``undecided`` is why nobody can tell where the ledger
-    is, ``unreadable`` why even reads must not ask there, and ``beside`` finds the ref of another
-    ledger on the same remote, before a first one is made in a layer. ``named``: the settings file
-    names the refs or the layer.
+    is, and ``beside`` finds the ref of another ledger on the same remote, before a first one is
+    made in a layer. ``named``: the settings file names the refs or the layer.
     """
 
     problem: str = ""
@@ -72,7 +71,6 @@ class RemoteFacts:
     lacking: bool = False
     left: str = ""
     undecided: Callable[[], Invalid | None] = lambda: None
-    unreadable: Callable[[], Invalid | None] = lambda: None
     beside: Callable[[str], str] = lambda layer: ""
     named: bool = False
 
@@ -242,12 +240,6 @@ class Admission:
         else:
             self._check_beside(head, recorded, fetch)
         return told
-
-    def check_readable(self) -> None:
-        """Raise Invalid if even reads would ask a place that nobody has decided on."""
-        unreadable = self._facts.unreadable()
-        if unreadable is not None:
-            raise unreadable
 
     def check_place(self, head: Snapshot, *, another: bool = False) -> None:
         """Raise Invalid if nobody can tell where the ledger is, or others may use another one.

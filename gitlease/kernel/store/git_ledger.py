@@ -80,7 +80,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NewPlace:
-    """Where a ledger goes on that was moved: what ``RefLedgerStore`` needs to use it there."""
+    """Another place of a ledger, for example after a move: what ``RefLedgerStore`` needs there.
+
+    ``notices`` always hold there. ``follow`` replaces the store's own, if given.
+    """
 
     storage: Storage
     state: Callable[[str], StateFolder]
@@ -89,6 +92,8 @@ class NewPlace:
     beside_work: SharedWithWork
     elsewhere: OtherPlaces | None
     opened: Callable[[], None] = lambda: None  # called once the ledger is known to be there
+    notices: tuple[str, ...] = ()
+    follow: Callable[[str], NewPlace] | None = None
 
 
 class RefLedgerStore:
@@ -97,7 +102,9 @@ class RefLedgerStore:
     ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
     depends on; without them none is refused. ``beside_work`` is the storage once more, where work
     lies beside the ledgers. ``elsewhere`` has what this clone knows at other places.
-    ``follow`` finds the place to which a ledger was moved, or raises Invalid.
+    ``follow`` finds the place to which a ledger was moved, or raises Invalid. ``learn_place`` is
+    asked before each contact, until it returns the place to use, which the remote has told only
+    then. It raises Invalid if even reads must not ask at this one.
     """
 
     in_memory = False  # then no command can be started that would find it
@@ -114,12 +121,14 @@ class RefLedgerStore:
         beside_work: SharedWithWork | None = None,
         elsewhere: OtherPlaces | None = None,
         follow: Callable[[str], NewPlace] | None = None,
+        learn_place: Callable[[], NewPlace | None] = lambda: None,
     ) -> None:
         self.storage, self.clock, self.place = storage, clock, place
         self.state = cache(state)
         self._beside_work = beside_work
         self._elsewhere = elsewhere or OtherPlaces()
         self._follow = follow
+        self._learn_place = learn_place
         self.opener: Actor | None = None
         """Who goes on with a ledger at its new place, if nobody has yet."""
         self.reopens = False
@@ -172,7 +181,10 @@ class RefLedgerStore:
 
     def _followed(self, layer: str, there: str = "") -> Snapshot:
         # Before the first contact: what a branch names is not asked.
-        self._admission.check_readable()
+        learnt = self._learn_place()
+        if learnt is not None:
+            self._learn_place = lambda: None
+            self._go_to(learnt)
         head = self._fetch(layer, there)
         for _ in range(MOST_MOVES):
             if head.ledger is None or head.ledger.header.moved_to is None or self._follow is None:
@@ -188,8 +200,9 @@ class RefLedgerStore:
         ``ledger`` is its ``last`` state at the former place.
         """
         layer, former = last.layer, self.storage
-        new = follow(str(ledger.header.moved_to))
+        new, left = follow(str(ledger.header.moved_to)), self.place
         self._go_to(new)
+        self._warn(f"the ledger was moved from {left} to {self.place}")
         found = self._with_repairs(lambda: self.storage.fetch(layer))
         if not self._was_opened(found, last, ledger):
             self._open(self._opening(ledger, former, last), found or "")
@@ -201,12 +214,11 @@ class RefLedgerStore:
 
     def _go_to(self, new: NewPlace) -> None:
         """Ask and tell of another place only: nothing is decided at the former one any more."""
-        former = self.place
         self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
         self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
         self._admit_by(new.facts)
-        self._standing = ()  # they were said of the former place
-        self._warn(f"the ledger was moved from {former} to {self.place}")
+        self._standing = new.notices  # the others were said of the former place
+        self._follow = new.follow or self._follow
 
     def _was_opened(self, version: str | None, last: Snapshot, ledger: Ledger) -> bool:
         """True if a moved ledger has gone on at its new place, where ``version`` is now.
