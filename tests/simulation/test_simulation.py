@@ -42,7 +42,6 @@ def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> Non
     assert world.checker.held > 0
 
 
-@pytest.mark.default("3")
 @pytest.mark.parametrize("seed", range(6))
 def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
     life(seed, weather=Weather(faults=0.8), steps=120)

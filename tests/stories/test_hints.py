@@ -37,6 +37,8 @@ def test_every_hint_of_a_story_is_accepted(tmp_path: Path, which: str) -> None:
         "support.hints",
         "-m",
         which,
+        # Without a folder of its own, its end would delete what older runs left in the shared one.
+        f"--basetemp={tmp_path / 'its'}",
         *stories,
     ]
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))

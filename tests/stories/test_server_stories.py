@@ -65,7 +65,11 @@ def http_host(
 
 
 @pytest.mark.default(
-    "ledgers_in_other_letters", "token_lowered", "signature_beyond_measure", "deletion"
+    "ledgers_in_other_letters",
+    "token_lowered",
+    "signature_beyond_measure",
+    "deletion",
+    "decision_in_the_place_of_a_renewal",
 )
 @pytest.mark.parametrize("name", list(ILLEGAL))
 def test_what_is_illegal_is_refused_with_its_rule(name: str, scene: Path, tmp_path: Path) -> None:
