@@ -245,9 +245,11 @@ def check_listener(on_lost: object) -> None:
 
 
 LEASE, LEASES, NONE = "Lease", "tuple[Lease, ...]", "None"
+BODY = "Mapping[str, Any]"  # the answer as JSON has it
 MADE: Mapping[str, Callable[[Result], Any]] = {
     "Board": values.board,
     "InitResult": values.init_result,
+    BODY: values.body_of,
     "Iterator[WatchEvent]": lambda result: refusing_events(result.value),
     "LedgerStatus": values.ledger_status,
     "QueueReading": values.briefing,
@@ -567,11 +569,12 @@ warning.""",
     Method("verify", "verify", "Verified"),
     Method("board", "board", "Board"),
 )
+# Every other verb of this door is a method, too. Unless a line above says what it returns, a verb
+# that reads returns its JSON, since leases are seldom what it answers with.
 OF_A_CLONE += tuple(
-    Method(x.name, x.name)
+    Method(x.name.replace(" ", "_"), x.name, BODY if x.reads else LEASES)
     for x in map(find_verb, TABLE)
-    if x.name not in {y.verb for y in OF_A_CLONE}
-    if LIBRARY in x.doors and not x.reads and x.name.isidentifier()
+    if LIBRARY in x.doors and x.name not in {y.verb for y in OF_A_CLONE}
 )
 # What a gateway serves has its answers in pages, and keeps no session's leases together.
 OF_A_GATEWAY = tuple(

@@ -232,6 +232,14 @@ def ended_of(one: answers.EndedLease) -> Lease:
     return lease_of(wire.ended_lease(one))
 
 
+EVERYWHERE = frozenset(wire.success("", body={}))
+
+
+def body_of(result: Result) -> Mapping[str, Any]:
+    """The answer of a verb as JSON has it, without what every answer has."""
+    return {x: y for x, y in result.body.items() if x not in EVERYWHERE}
+
+
 def task_of(data: Mapping[str, Any]) -> Task:
     """A task, which a gateway's answer has as JSON."""
     texts: dict[str, Any] = {

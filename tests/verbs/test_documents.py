@@ -114,9 +114,11 @@ def commands(page: str) -> str:
         two = next((x for x in TABLE if typed.startswith(f"`{x} ")), verb)
         # A command that is no verb of the table stands as the page has it.
         rows[typed] = f"| `{synopsis(two)}` | {does}" if two in TABLE else row
-    known = [row.removeprefix("| `") for row in rows.values()]
+    known = [row.removeprefix("| ") for row in rows.values()]
     for verb in TABLE:
-        if not any(row.startswith(synopsis(verb)) for row in known) and " " not in verb:
+        # Verbs of two words may share a row, whose words are the page's own.
+        begins = f"`{verb}" if " " in verb else f"`{synopsis(verb)}"
+        if not any(begins in row if " " in verb else row.startswith(begins) for row in known):
             rows[verb] = f"| `{synopsis(verb)}` | {find_verb(verb).help.split(chr(10) * 2)[0]} |"
     exits = ["| 0 | | done, or free |"]
     for status in sorted({x.exit for x in CODES.values()}):

@@ -1,4 +1,6 @@
-"""A verb is added in three places, its operation, its rule and its function: each door has it."""
+"""A verb is added in three places, its operation, its rule and its function: each door has it.
+
+One that only reads is a function alone, and is at the same doors."""
 
 from __future__ import annotations
 
@@ -68,6 +70,30 @@ def shout_verb(door: Door, resource: Named, text: NoteText, *, reason: Reason = 
 
 TABLE["shout"] = "verbs.shouting"
 '''
+READING_VERB = '''
+"""A verb that only reads, which gitlease lacks."""
+
+from __future__ import annotations
+
+from gitlease.verbs.parameters import Named
+from gitlease.verbs.table import READING_EXITS, TABLE, Door, Result, verb
+
+
+@verb(
+    "ledger peek",
+    """Say whether the ledger has a record of a resource.""",
+    examples=("gitlease ledger peek F001",),
+    exits=READING_EXITS,
+    done="answered",
+    reads=True,
+)
+def ledger_peek_verb(door: Door, resource: Named) -> Result:
+    known = door.is_known(resource)
+    return Result(body={"known": known}, lines=lambda: ["known" if known else "unknown"])
+
+
+TABLE["ledger peek"] = "peeking"
+'''
 DOORS = """
 import contextlib, io, json, os, sys
 
@@ -75,6 +101,7 @@ import gitlease.verbs
 
 gitlease.verbs.__path__.append(sys.argv[1])
 import gitlease.verbs.shouting
+import gitlease.verbs.peeking
 from gitlease.cli.app import run
 
 
@@ -118,6 +145,11 @@ from verbs.test_documents import DOCS, commands
 
 found["page"] = commands((DOCS / "commands.md").read_text(encoding="utf-8"))
 found["tool"] = TOOLS["shout"].schema()["properties"]
+with gitlease.open(".") as leases:
+    leases.claim("F001")
+    found["peeked"] = [leases.ledger_peek("F001"), leases.ledger_peek("F002")]
+found["peek awaited"] = hasattr(gitlease.AsyncLeases, "ledger_peek")
+found["peek on a connection"] = hasattr(gitlease.Connection, "ledger_peek")
 print(json.dumps(found))
 """
 
@@ -127,6 +159,7 @@ def test_a_verb_in_three_places_is_at_every_door(
 ) -> None:
     (clone,) = clones(1)
     (tmp_path / "shouting.py").write_text(VERB, encoding="utf-8")
+    (tmp_path / "peeking.py").write_text(READING_VERB, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-P", "-c", DOORS, str(tmp_path)],
         cwd=clone,
@@ -148,6 +181,10 @@ def test_a_verb_in_three_places_is_at_every_door(
     assert "--reason" in found["options"][1]
     assert (found["method"], found["log"]) == ([], ["AGAIN", "HELLO"])
     assert (found["awaited"], found["connection"]) == (True, True)
+    assert found["peeked"] == [{"known": True}, {"known": False}]
+    assert any(row.startswith("| `ledger peek R` |") for row in found["page"].splitlines())
+    assert "ledger" in found["list"][1].split("More:")[1]
+    assert (found["peek awaited"], found["peek on a connection"]) == (True, True)
     assert found["fields"] == [["resource", "text", "reason", "session", "layer"]]
     assert found["openapi"] == "Leave a note in capitals."
     assert list(found["tool"]) == ["resources", "text", "reason"]
