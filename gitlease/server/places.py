@@ -30,7 +30,7 @@ def moved_settings(before: Settings, after: Settings, ids: Container[str]) -> li
         changed.append(PREFIX)
     if before.layer != after.layer:
         changed.append(LAYER)
-    recorded, records = (x.found[LEDGER].value for x in (before, after))
+    recorded, records = (x.ledger for x in (before, after))
     if recorded != records and records not in ids:
         changed.append(LEDGER)
     return changed

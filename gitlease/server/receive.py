@@ -53,7 +53,7 @@ from gitlease.kernel.rules.moves.transitions import (
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.kernel.rules.viewpoint import Severity
 from gitlease.kernel.settings.schema import FILE as SETTINGS_FILE
-from gitlease.kernel.settings.schema import LEDGER, Settings
+from gitlease.kernel.settings.schema import Settings
 from gitlease.kernel.store import tree
 from gitlease.kernel.store.object_store import NewObjects
 from gitlease.kernel.store.records import HEADER_FILE, BadStep, operations_line, read_step
@@ -607,7 +607,7 @@ class _Push:
                     self._replay,
                     opens=former is not None,
                 )
-                recorded = self._project.found[LEDGER].value
+                recorded = self._project.ledger
                 if not old and recorded and move.ref.rpartition("/")[2] == GLOBAL_LAYER:
                     check_waits(self._objects, move.new)
                 return ()

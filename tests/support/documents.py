@@ -50,7 +50,7 @@ WORDS = "|".join(
 PART = r"(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f-\x9f~^:?*\[\\/])+(?<!\.)(?<!\.lock)"
 ANY = ["string", "number", "boolean"]
 # What a value looks like, by its reader; the sum of a duration is the reader's alone to judge.
-SHAPES: dict[Reader, dict[str, Any]] = {
+SHAPES: dict[Reader[Any], dict[str, Any]] = {
     read_duration: {
         "type": ["string", "integer"],
         "minimum": 1,
@@ -132,7 +132,7 @@ def _known_alone(properties: dict[str, Any]) -> dict[str, Any]:
     return found | ({"properties": inside} if inside else {})
 
 
-def _shape(key: Key) -> dict[str, Any]:
+def _shape(key: Key[Any]) -> dict[str, Any]:
     shape = _unset(_one(key.read))
     if key.form in (Form.LIST, Form.LISTS):
         shape = {"type": ["array", "string", "null"], "maxLength": 0, "items": _one(key.read)}
@@ -149,7 +149,7 @@ def _shape(key: Key) -> dict[str, Any]:
     return shape if key.default is None else shape | {"default": key.show(key.default)}
 
 
-def _one(read: Reader) -> dict[str, Any]:
+def _one(read: Reader[Any]) -> dict[str, Any]:
     if options := inspect.getclosurevars(read).nonlocals.get("options"):
         return {"enum": [*options]}
     return SHAPES[read] | {"pattern": f"^({SHAPES[read]['pattern']})$"}

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 from gitlease.kernel.git.files import Unreadable, load_json, read_regular, store_json
 from gitlease.kernel.git.mainline import Presence, read_main_file
@@ -39,7 +39,8 @@ NEWER = "schema"
 """Set if a file's schema is newer than ours; its value is the warnings about ignored keys."""
 BACKLOG_FOLDERS = frozenset({"backlog", ".backlog"})
 
-Reader = Callable[[str, str], Any]
+T = TypeVar("T")
+Reader = Callable[[str, str], T]
 """Reads a text; the second argument names the setting in the UsageError it raises."""
 
 
@@ -61,19 +62,33 @@ class Form(Enum):
 
 
 @dataclass(frozen=True)
-class Key:
+class Key(Generic[T]):
     """One setting. ``members`` are the keys that a mapping may have (none given: any).
 
-    ``git`` is its name in git config, ``flag`` on the command line and in the environment.
+    ``git`` is its name in git config, ``flag`` on the command line and in the environment. As an
+    attribute of ``Settings`` it is the effective value, of the type that its reader returns.
     """
 
     name: str
-    read: Reader
-    default: Any
+    read: Reader[Any]
+    default: T
     form: Form = Form.WORD
     members: tuple[str, ...] = ()
     git: str | None = None
     flag: str | None = None
+
+    @overload
+    def __get__(self, settings: None, owner: type[Settings]) -> Key[T]: ...
+    @overload
+    def __get__(self, settings: Settings, owner: type[Settings]) -> T: ...
+
+    def __get__(self, settings: Settings | None, owner: type[Settings]) -> Key[T] | T:
+        return self if settings is None else self.of(settings.found)
+
+    def of(self, found: Mapping[str, Found]) -> T:
+        """Its value among found ones."""
+        value: T = found[self.name].value
+        return value
 
     @property
     def variable(self) -> str | None:
@@ -92,6 +107,32 @@ class Key:
         if self.read is read_ref_prefix:
             return _hides_work(value)
         return _clash_of_words(value) if self.form is Form.LISTS else None
+
+
+def word(
+    name: str, read: Reader[T], default: T, *, git: str | None = None, flag: str | None = None
+) -> Key[T]:
+    """A setting of a single value."""
+    return Key(name, read, default, git=git, flag=flag)
+
+
+def listed(name: str, read: Reader[T], default: Sequence[T]) -> Key[Sequence[T]]:
+    """A setting that is a list."""
+    return Key(name, read, default, Form.LIST)
+
+
+def mapping(
+    name: str, read: Reader[T], default: Mapping[str, T], members: tuple[str, ...] = ()
+) -> Key[Mapping[str, T]]:
+    """A setting that has keys of its own."""
+    return Key(name, read, default, Form.MAP, members)
+
+
+def lists(
+    name: str, read: Reader[T], default: Mapping[str, Sequence[T]]
+) -> Key[Mapping[str, Sequence[T]]]:
+    """A setting with a list for each of some keys."""
+    return Key(name, read, default, Form.LISTS, tuple(default))
 
 
 def near(word: str, known: Iterable[str]) -> str | None:
@@ -150,7 +191,7 @@ def read_boolean(text: str, what: str) -> bool:
     return word in TRUE
 
 
-def choice(*options: str) -> Reader:
+def choice(*options: str) -> Reader[str]:
     """A reader of one of a few words."""
 
     def read(text: str, what: str) -> str:
@@ -291,43 +332,7 @@ STATUSES = {
 
 SINGLE, LIST = "single", "list"  # forms of the assigned field
 
-_ALL = (
-    Key("lease.ttl", read_duration, 900, git="lease.ttl", flag="ttl"),
-    Key("lease.remote", read_remote, None, git="lease.remote", flag="remote"),
-    Key("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer"),
-    Key(LEDGER, read_ledger_id, None),
-    Key(PREFIX, read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
-    Key("lease.commit_prefix", read_commit_prefix, None, git="lease.commitPrefix"),
-    Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
-    Key("tasks.completed", read_pattern, [], Form.LIST),
-    Key("tasks.required", read_boolean, None),
-    Key("tasks.handles", read_boolean, None),
-    Key("tasks.assigned_form", choice(SINGLE, LIST), None),
-    Key("tasks.fields", read_text, {name: name for name in FIELDS}, Form.MAP, FIELDS),
-    Key("tasks.statuses", read_text, STATUSES, Form.LISTS, tuple(STATUSES)),
-    Key("people", read_text, {}, Form.MAP),
-    Key("bots", read_email, [], Form.LIST),
-    Key("edges.commit", read_boolean, False),
-    Key("guard.mode", choice("block", "warn", "off"), "block", git="lease.guardMode"),
-    Key("guard.max_age", read_duration, 60, git="lease.guardMaxAge"),
-    Key("guard.timeout", read_duration, 5),
-    Key("guard.offline", choice("block", "warn", "off"), "warn", git="lease.guardOffline"),
-    Key("mcp.keep", read_duration, 3_600),
-    Key("stale.after", read_duration, 7 * 86_400),
-    Key("stale.grace", read_duration, None),
-    Key("stale.release", read_boolean, False),
-    Key("stale.exempt", read_text, "no-stale"),
-    Key("lfs.lock_ttl", read_duration, None),
-    Key("lfs.objects", read_http_url, None),
-    Key("landing.release", choice("done", "merged", "never"), "done"),
-    Key("landing.by", choice("rebase", "merge"), "rebase"),
-    Key("check.trailer", read_boolean, False),
-)
-
-KEYS: Mapping[str, Key] = {key.name: key for key in _ALL}
-SECTIONS = tuple(dict.fromkeys(key.name.partition(".")[0] for key in _ALL if "." in key.name))
 SESSION_KEY = "lease.session"  # in git config only: it belongs to a person, not to a project
-GIT_KEYS: Mapping[str, Key] = {key.git.lower(): key for key in _ALL if key.git}
 
 
 # --- the effective settings -----------------------------------------------------------------------
@@ -419,32 +424,56 @@ class Tasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of this command. Durations are whole seconds; ``table`` tells the sources."""
+    """The settings of this command. Durations are whole seconds; ``table`` tells the sources.
 
-    ttl: int
-    ttl_is_default: bool
-    remote: str | None
-    remote_explicit: bool
-    layer: str
-    ref_prefix: str
+    Every setting is declared here, once, in the order of the file's schema.
+    """
+
     tasks: Tasks
-    people: Mapping[str, str]
-    bots: Sequence[str]
-    edges_commit: bool
-    guard_mode: str
-    guard_max_age: int
-    guard_timeout: int
-    guard_offline: str
-    mcp_keep: int
-    stale_after: int
-    stale_grace: int | None
-    stale_release: bool
-    lfs_lock_ttl: int | None
-    lfs_objects: str | None
-    landing_release: str
-    landing_by: str
-    check_trailer: bool
     found: Mapping[str, Found] = field(repr=False)
+
+    ttl = word("lease.ttl", read_duration, 900, git="lease.ttl", flag="ttl")
+    remote = word("lease.remote", read_remote, None, git="lease.remote", flag="remote")
+    layer = word("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer")
+    ledger = word(LEDGER, read_ledger_id, None)
+    ref_prefix = word(PREFIX, read_ref_prefix, "refs/gitlease", git="lease.refPrefix")
+    commit_prefix = word("lease.commit_prefix", read_commit_prefix, None, git="lease.commitPrefix")
+    tasks_files = listed("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"])
+    tasks_completed = listed("tasks.completed", read_pattern, [])
+    tasks_required = word("tasks.required", read_boolean, None)
+    tasks_handles = word("tasks.handles", read_boolean, None)
+    tasks_assigned_form = word("tasks.assigned_form", choice(SINGLE, LIST), None)
+    tasks_fields = mapping("tasks.fields", read_text, {name: name for name in FIELDS}, FIELDS)
+    tasks_statuses = lists("tasks.statuses", read_text, STATUSES)
+    people = mapping("people", read_text, {})
+    bots = listed("bots", read_email, [])
+    edges_commit = word("edges.commit", read_boolean, False)
+    guard_mode = word("guard.mode", choice("block", "warn", "off"), "block", git="lease.guardMode")
+    guard_max_age = word("guard.max_age", read_duration, 60, git="lease.guardMaxAge")
+    guard_timeout = word("guard.timeout", read_duration, 5)
+    guard_offline = word(
+        "guard.offline", choice("block", "warn", "off"), "warn", git="lease.guardOffline"
+    )
+    mcp_keep = word("mcp.keep", read_duration, 3_600)
+    stale_after = word("stale.after", read_duration, 7 * 86_400)
+    stale_grace = word("stale.grace", read_duration, None)
+    stale_release = word("stale.release", read_boolean, False)
+    stale_exempt = word("stale.exempt", read_text, "no-stale")
+    lfs_lock_ttl = word("lfs.lock_ttl", read_duration, None)
+    lfs_objects = word("lfs.objects", read_http_url, None)
+    landing_release = word("landing.release", choice("done", "merged", "never"), "done")
+    landing_by = word("landing.by", choice("rebase", "merge"), "rebase")
+    check_trailer = word("check.trailer", read_boolean, False)
+
+    @property
+    def ttl_is_default(self) -> bool:
+        """Return whether nobody chose how long a lease lasts."""
+        return self.found["lease.ttl"].source == BUILT_IN
+
+    @property
+    def remote_explicit(self) -> bool:
+        """Return whether the remote was named in this call."""
+        return self.found["lease.remote"].source.startswith("flag ")
 
     @property
     def handles(self) -> bool:
@@ -452,7 +481,7 @@ class Settings:
 
         Where nobody decided: when the tasks are Backlog.md's, by the folder of their patterns.
         """
-        decided: bool | None = self.found["tasks.handles"].value
+        decided = self.tasks_handles
         return usual_handles(self.tasks.files) if decided is None else decided
 
     @property
@@ -467,6 +496,11 @@ class Settings:
             Setting(name, key.show(self.found[name].value), self.found[name].source)
             for name, key in KEYS.items()
         )
+
+
+KEYS: Mapping[str, Key[Any]] = {x.name: x for x in vars(Settings).values() if isinstance(x, Key)}
+SECTIONS = tuple(dict.fromkeys(name.partition(".")[0] for name in KEYS if "." in name))
+GIT_KEYS: Mapping[str, Key[Any]] = {key.git.lower(): key for key in KEYS.values() if key.git}
 
 
 def load_settings(
@@ -504,28 +538,24 @@ def load_settings(
 
 def settings_of(found: dict[str, Found]) -> Settings:
     """The settings of found values, each with its source."""
-    value: dict[str, Any] = {name: entry.value for name, entry in found.items()}
-    # A field of Settings has the name of its key, without the section ``lease``.
-    fields = {name.removeprefix("lease.").replace(".", "_"): x for name, x in value.items()}
-    return Settings(
-        **{name: x for name, x in fields.items() if name in Settings.__annotations__},
-        ttl_is_default=found["lease.ttl"].source == BUILT_IN,
-        remote_explicit=found["lease.remote"].source.startswith("flag "),
-        tasks=Tasks(
-            files=tuple(value["tasks.files"]),
-            completed=tuple(value["tasks.completed"]),
-            required=value["tasks.required"],
-            fields=value["tasks.fields"],
-            statuses={name: tuple(words) for name, words in value["tasks.statuses"].items()},
-            exempt=value["stale.exempt"],
-            assigned_form=value["tasks.assigned_form"],
-            commit_prefix=value["lease.commit_prefix"] or "",
-        ),
-        found=found,
+    return Settings(found=found, tasks=_tasks_of(found))
+
+
+def _tasks_of(found: Mapping[str, Found]) -> Tasks:
+    statuses = Settings.tasks_statuses.of(found)
+    return Tasks(
+        files=tuple(Settings.tasks_files.of(found)),
+        completed=tuple(Settings.tasks_completed.of(found)),
+        required=Settings.tasks_required.of(found),
+        fields=Settings.tasks_fields.of(found),
+        statuses={name: tuple(words) for name, words in statuses.items()},
+        exempt=Settings.stale_exempt.of(found),
+        assigned_form=Settings.tasks_assigned_form.of(found),
+        commit_prefix=Settings.commit_prefix.of(found) or "",
     )
 
 
-def checked(read: Reader, text: str, what: str) -> Any:
+def checked(read: Reader[T], text: str, what: str) -> T:
     """A value that no flag has given. Raises Invalid where its reader raises UsageError."""
     try:
         return read(text, what)

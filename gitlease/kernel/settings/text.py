@@ -104,7 +104,7 @@ def _settings(text: str) -> dict[str, Found]:
     return values
 
 
-def _take(values: dict[str, Found], key: Key, node: Node) -> None:
+def _take(values: dict[str, Found], key: Key[Any], node: Node) -> None:
     if node.unset:
         return
     value = _value(values, key, node)
@@ -113,7 +113,7 @@ def _take(values: dict[str, Found], key: Key, node: Node) -> None:
     values[key.name] = Found(value, f"{FILE}:{node.line}")
 
 
-def _value(values: dict[str, Found], key: Key, node: Node) -> Any:
+def _value(values: dict[str, Found], key: Key[Any], node: Node) -> Any:
     if key.form is Form.WORD:
         return _word(key, node, key.name)
     if key.form is Form.LIST:
@@ -134,18 +134,18 @@ def _value(values: dict[str, Found], key: Key, node: Node) -> Any:
     return value
 
 
-def _word(key: Key, node: Node, name: str) -> Any:
+def _word(key: Key[Any], node: Node, name: str) -> Any:
     return _read(key, node.need(Shape.TEXT, name).text, name, node.line)
 
 
-def _read(key: Key, text: str, name: str, line: int) -> Any:
+def _read(key: Key[Any], text: str, name: str, line: int) -> Any:
     try:
         return key.read(text, name)
     except UsageError as error:
         raise _bad(line, error.message, *error.hints) from None
 
 
-def _list(key: Key, node: Node, name: str) -> list[Any]:
+def _list(key: Key[Any], node: Node, name: str) -> list[Any]:
     items = node.need(Shape.LIST, name).nodes
     for item in items:
         if item.null:

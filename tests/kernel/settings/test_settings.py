@@ -19,6 +19,7 @@ from support.documents import DOCS, settings_schema, written
 from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
+import gitlease
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError
 from gitlease.kernel.settings.schema import (
@@ -26,6 +27,7 @@ from gitlease.kernel.settings.schema import (
     KEYS,
     MAX_FILE,
     Found,
+    Key,
     Location,
     Setting,
     Settings,
@@ -72,6 +74,14 @@ def test_table_is_stable_and_plain(repo: Path) -> None:
     assert {found.source for found in table} == {"built-in"}
     shown = json.loads(json.dumps({found.key: found.value for found in table}))
     assert (shown["lease.ttl"], shown["stale.after"], shown["lease.remote"]) == ("15m", "1w", None)
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    package = Path(gitlease.__file__).parent
+    code = "\n".join(x.read_text(encoding="utf-8") for x in package.rglob("*.py"))
+    names = [name for name, x in vars(Settings).items() if isinstance(x, Key)]
+    unread = [name for name in names if not re.search(rf"\.{name}\b", code)]
+    assert not unread, "`config` accepts these, and nothing reads them"
 
 
 LEVELS = [
