@@ -1,7 +1,8 @@
 """The examination of a machine, a clone and its remote: what ``doctor`` looks at; and proofs.
 
-A check is a function that yields rows: a state, what was found, perhaps the command that mends it
-and a repair. Checks change nothing but this clone's copy of the ledger, as reading does, and the
+A check is a function that yields ``Row`` values, and a line in ``CHECKS`` that says what it needs.
+What several checks read of the place is an attribute of ``Examined``, so that their order does not
+matter to them. Checks change nothing but this clone's copy of the ledger, as reading does, and the
 layer ``probe`` if that is asked for. What a check raises is a finding too: none stops the others.
 """
 
@@ -23,7 +24,7 @@ from importlib.util import find_spec
 from itertools import chain, count, product
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from gitlease.agents.setup import distrust, set_up_agent, set_up_server
 from gitlease.gateway.tokens import FILE, Tokens
@@ -101,8 +102,18 @@ _IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
 
 
 @dataclass(frozen=True)
+class Row:
+    """What a check found; ``fix`` is the command that mends it. ``mend`` may say what it did."""
+
+    state: str
+    what: str
+    fix: Hint | str = ""
+    mend: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True)
 class Diagnosis:
-    """A finding of a check; ``fix`` is the command that mends it. ``mend`` may say what it did."""
+    """A row, and the name of the check that found it."""
 
     check: str
     state: str
@@ -111,24 +122,45 @@ class Diagnosis:
     mend: Callable[[], object] | None = None
 
 
-class Examined:
-    """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one.
+@dataclass(frozen=True, kw_only=True)
+class Contact:
+    """The answer of the remote to one reading, as far as it came before a ``fault``.
 
-    ``head``, ``date``, the time of the remote as HTTP has it, and ``ended``, that of this machine,
-    are known once the remote has answered.
+    ``date`` is the time of the remote as HTTP has it, ``ended`` that of this machine then, and
+    ``seconds`` the length of one more request. ``doubt`` says why this may not be the ledger that
+    everybody uses. Of a ledger in this clone there is nothing.
     """
+
+    head: Snapshot | None = None
+    date: str = ""
+    ended: float = 0.0
+    seconds: float = 0.0
+    kind: str = ""
+    doubt: GitleaseError | None = None
+    warnings: tuple[str, ...] = ()
+    fault: Exception | None = None
+
+
+class Examined:
+    """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one."""
 
     def __init__(
         self, directory: str, folder: str, *, probes: bool, local: bool, **flags: str | None
     ) -> None:
         self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
         self.flags, self.clock = flags, SystemClock()
-        self.head: Snapshot | None = None
-        self.date, self.ended = "", 0.0
 
     @cached_property
     def repository(self) -> Repository:
         return discover(self.directory)
+
+    @cached_property
+    def clone(self) -> Repository | None:
+        """The repository; None outside of one."""
+        try:
+            return self.repository
+        except GitleaseError:  # which the check ``repository`` reports
+            return None
 
     @property
     def private(self) -> str:
@@ -144,21 +176,70 @@ class Examined:
         is_used = os.path.isdir(self.private)
         return self.place if is_used else replace(self.place, folder=self.folder)
 
+    @cached_property
+    def contact(self) -> Contact:
+        """The answer of the remote, which is asked once for all checks."""
+        try:
+            place = self.place
+        except GitleaseError:  # which the check ``settings`` reports
+            return Contact()
+        url = place.location.url
+        if url is None:
+            return Contact()
+        date, kind, began, ended = "", "", 0.0, 0.0
+        store = self.kept.store(self.clock, time_limit=LIMIT)
+        try:
+            head = store.fetch(place.layer)
+            to, began = place.remote_at(url, place.location.name), time.time()
+            date, kind = ask_about(to, self.kept.objects, timeout=LIMIT)
+            ended = time.time()
+            doubt = store.doubt(head)
+        except Exception as fault:
+            return Contact(date=date, ended=ended, fault=fault)
+        return Contact(
+            head=head,
+            date=date,
+            ended=ended,
+            seconds=ended - began,
+            kind=kind,
+            doubt=doubt,
+            warnings=(*store.warnings, *head.warnings),
+        )
+
+
+Rows = Iterator[Row]
+Need = Literal["directory", "repository", "place"]
+"""What has to be open before a check runs: an attribute of ``Examined``."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check, by its function; ``only_if_asked``: with ``--probe``."""
+
+    run: Callable[[Examined], Rows]
+    needs: Need
+    only_if_asked: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name that the rows have, which is that of the function."""
+        return self.run.__name__
+
 
 def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[str]]:
     """Carry out all checks, and with ``fix`` mend what can be; return also what was done."""
     findings, done = list[Diagnosis](), list[str]()
-    for check, need in CHECKS.items():
-        if check is probe and not of.probes:
+    for check in CHECKS:
+        if check.only_if_asked and not of.probes:
             continue
         try:
-            getattr(of, need)
+            getattr(of, check.needs)
         except UsageError:
             raise
         except GitleaseError:  # for which there is a line already
-            if "repository" in vars(of):
+            if of.clone is not None:
                 what = "not examined: the settings are not valid"
-                findings.append(Diagnosis(check.__name__, UNKNOWN, what))
+                findings.append(Diagnosis(check.name, UNKNOWN, what))
             continue
         rows = carry_out(check, of)
         if fix and (results := [(x.what, x.check, mended(x)) for x in rows if x.mend]):
@@ -173,15 +254,17 @@ def examine(of: Examined, *, fix: bool = False) -> tuple[list[Diagnosis], list[s
 
 def carry_out(check: Check, of: Examined) -> list[Diagnosis]:
     """The findings of a check, one of which may be what it raised."""
-    rows = list[tuple[Any, ...]]()
+    rows = list[Row]()
     try:
-        rows += check(of)
+        rows += check.run(of)
     except GitleaseError as error:
         rows.append(row_of(error))
     except Exception as error:  # a bug, or a disk that fails
-        rows.append((BAD, f"{type(error).__name__}: {error}", HELP))
-    clean = (without_secrets(" ".join(what.split())) for _, what, *_ in rows)
-    return [Diagnosis(check.__name__, x[0], y, *x[2:]) for x, y in zip(rows, clean, strict=True)]
+        rows.append(Row(BAD, f"{type(error).__name__}: {error}", HELP))
+    return [
+        Diagnosis(check.name, x.state, without_secrets(" ".join(x.what.split())), x.fix, x.mend)
+        for x in rows
+    ]
 
 
 def mended(finding: Diagnosis) -> str:
@@ -193,7 +276,7 @@ def mended(finding: Diagnosis) -> str:
     return f"mended {finding.check}: {did if isinstance(did, str) else finding.fix}"
 
 
-def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]:
+def row_of(error: GitleaseError, state: str = "") -> Row:
     """The row about a refusal, with the first of its hints that is a command."""
     # One that is right in some cases only, as its words say, is no fix: agents run what they read.
     fix: Hint | str = ""
@@ -209,7 +292,7 @@ def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]
     elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
         fix = f"unset {place[1]}"
     usual = UNKNOWN if isinstance(error, Unavailable) else WARNING if fix == "git init" else BAD
-    return state or usual, "; ".join(words), fix or HELP
+    return Row(state or usual, "; ".join(words), fix or HELP)
 
 
 # --- this machine, and the clone ------------------------------------------------------------------
@@ -218,15 +301,15 @@ def row_of(error: GitleaseError, state: str = "") -> tuple[str, str, Hint | str]
 def git(of: Examined) -> Rows:
     version, shown = git_version("/"), "git {}.{}".format(*git_version("/"))
     if version < OLDEST_GIT:
-        yield BAD, f"{shown} is too old: gitlease needs 2.31 or newer"
+        yield Row(BAD, f"{shown} is too old: gitlease needs 2.31 or newer")
     elif version < HOOK_RUN:
-        yield WARNING, f"{shown}: no hook can be shown to fire before 2.36"
+        yield Row(WARNING, f"{shown}: no hook can be shown to fire before 2.36")
     else:
         more = " and has them in its configuration" * (version >= CONFIG_HOOKS)
-        yield GOOD, f"{shown} can show that hooks fire{more}"
+        yield Row(GOOD, f"{shown} can show that hooks fire{more}")
     if shutil.which("gitlease") is None:
         fix = f'export PATH={quote(os.path.dirname(sys.executable))}:"$PATH"'
-        yield WARNING, "gitlease is not on PATH: hooks of agents do nothing", fix
+        yield Row(WARNING, "gitlease is not on PATH: hooks of agents do nothing", fix)
 
 
 def repository(of: Examined) -> Rows:
@@ -234,7 +317,7 @@ def repository(of: Examined) -> Rows:
     kind = ["bare, " * (found.toplevel is None) + found.object_format]
     kind += ["shallow"] * bool(found.shallow())
     kind += [f"linked as {found.worktree}"] if found.worktree else []
-    yield GOOD, f"{found.toplevel or found.git_dir}: {', '.join(kind)}"
+    yield Row(GOOD, f"{found.toplevel or found.git_dir}: {', '.join(kind)}")
 
 
 def identity(of: Examined) -> Rows:
@@ -246,25 +329,26 @@ def identity(of: Examined) -> Rows:
         return
     session = f"session {(who := found.actor).session} ({found.session_source})"
     session = session if who.session else "no session"
-    yield GOOD, f"{who.holder}, from {found.holder_source}; {session}"
+    yield Row(GOOD, f"{who.holder}, from {found.holder_source}; {session}")
 
 
 def settings(of: Examined) -> Rows:
     found = of.place.settings
-    yield from ((WARNING, text) for text in found.warnings)
+    yield from (Row(WARNING, text) for text in found.warnings)
     ttl = f"{format_duration(found.ttl)} ({found.found['lease.ttl'].source})"
-    yield GOOD, f"layer {of.place.layer}, leases of {ttl}"
+    yield Row(GOOD, f"layer {of.place.layer}, leases of {ttl}")
 
 
 def tasks(of: Examined) -> Rows:
     if of.repository.toplevel is None:
         return
     seen = of.kept.task_files().read()
-    yield from ((BAD, text, "gitlease help tasks") for text in problem_messages(seen))
+    yield from (Row(BAD, text, "gitlease help tasks") for text in problem_messages(seen))
     for text in unknown_statuses(seen.tasks):
-        yield WARNING, text, "gitlease help settings"
+        yield Row(WARNING, text, "gitlease help settings")
     sound = f"each file can be used, with an id of its own: {len(seen.tasks)}"
-    yield from [] if seen.problems else [(GOOD, seen.nothing or sound)]
+    if not seen.problems:
+        yield Row(GOOD, seen.nothing or sound)
 
 
 def hooks(of: Examined) -> Rows:
@@ -272,15 +356,15 @@ def hooks(of: Examined) -> Rows:
         return
     states, fix = hook_states(of.repository), Hint("hooks install", {})
     if not any(x.way for x in states):
-        yield WARNING, "none are installed: commits and pushes are not checked", fix
+        yield Row(WARNING, "none are installed: commits and pushes are not checked", fix)
         return
     sound = [x for x in states if x.live and x.current is not False]
     if proven := [x.name for x in sound if x.proven]:
-        yield GOOD, f"git calls {', '.join(proven)}: each answered"
+        yield Row(GOOD, f"git calls {', '.join(proven)}: each answered")
     if unproven := [x.name for x in sound if not x.proven]:
-        yield UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here"
+        yield Row(UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here")
     if missing := [x.name for x in states if not x.way]:
-        yield WARNING, f"not installed: {', '.join(missing)}", fix
+        yield Row(WARNING, f"not installed: {', '.join(missing)}", fix)
     dead = [x for x in states if x.way and x not in sound]
     ours = [x.name for x in dead if x.current is not None]
     for problem in dict.fromkeys(x.problem for x in dead):
@@ -290,12 +374,12 @@ def hooks(of: Examined) -> Rows:
         typed = _COMMAND.search(problem)
         by = manager_install(Way(hook.way), names) if hook.awaits else typed[1] if typed else fix
         starts = f" ({hook.program})" if hook.program and not typed else ""
-        yield BAD, f"{', '.join(names)}: {problem}{starts}", by, again
+        yield Row(BAD, f"{', '.join(names)}: {problem}{starts}", by, again)
 
 
 def agents(of: Examined) -> Rows:
     # Outside of one there are a person's own files.
-    clone = x if (x := vars(of).get("repository")) is not None and x.toplevel else None
+    clone = of.clone if of.clone is not None and of.clone.toplevel else None
     times = Counter[tuple[str, Hint]]()
     for user, (name, host) in product((False, True) if clone else (True,), AGENTS.items()):
         act = partial(set_up_agent, of.directory, name, user=user, section=False)
@@ -305,13 +389,13 @@ def agents(of: Examined) -> Rows:
             if state.events:
                 times[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)] += 1
             if state.problem:
-                yield WARNING, state.problem
+                yield Row(WARNING, state.problem)
             elif state.events and state.missing:
                 what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
                 fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
-                yield BAD, what, fix, partial(act, "install", keep=state.keep)
+                yield Row(BAD, what, fix, partial(act, "install", keep=state.keep))
             elif state.events and setup.warnings:
-                yield BAD, "; ".join(setup.warnings)
+                yield Row(BAD, "; ".join(setup.warnings))
             elif state.events:
                 trust = distrust(host, clone, user=user, servers=False)
                 yield trusted(f"{state.file} has all hooks", *trust)
@@ -321,21 +405,23 @@ def agents(of: Examined) -> Rows:
             times[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", personal)] += 1
             what = f"{there.file} starts our tool server"
             if find_spec("mcp") is None:
-                yield BAD, f"{what}, which needs the Python package mcp", to_add_extras()
+                yield Row(BAD, f"{what}, which needs the Python package mcp", to_add_extras())
             else:
                 yield trusted(what, *distrust(host, clone, user=user, servers=True))
         except GitleaseError as error:
             yield row_of(error, WARNING)
     for (what, fix), many in times.items():
         if many > 1:
-            yield WARNING, f"{what} twice: in this work tree, and in your own file", fix
+            yield Row(WARNING, f"{what} twice: in this work tree, and in your own file", fix)
     if not times:
-        yield GOOD, "no coding agent has hooks or tools of gitlease here"
+        yield Row(GOOD, "no coding agent has hooks or tools of gitlease here")
 
 
-def trusted(what: str, known: bool, why: str) -> tuple[str, str]:
+def trusted(what: str, known: bool, why: str) -> Row:
     """The row about sound entries, which an agent may pass over."""
-    return (WARNING if known else UNKNOWN, f"{what}; {why}") if why else (GOOD, what)
+    if not why:
+        return Row(GOOD, what)
+    return Row(WARNING if known else UNKNOWN, f"{what}; {why}")
 
 
 # --- the remote -----------------------------------------------------------------------------------
@@ -347,32 +433,30 @@ def remote(of: Examined) -> Rows:
         what = "leases stay in this clone"
         local = of.kept.store(of.clock, time_limit=LIMIT)
         if of.local:
-            yield GOOD, what
+            yield Row(GOOD, what)
         elif (lost := local.lost()) is not None:
             yield row_of(lost)
         else:
-            yield WARNING, f"{what}; to share them: git remote add origin URL"
+            yield Row(WARNING, f"{what}; to share them: git remote add origin URL")
         return
     writes = "the same" if ways.writes == (ways.reads,) else " and ".join(ways.writes)
     where = f"{place.location.name or 'the remote'} reads {ways.reads}, writes {writes}"
-    store = of.kept.store(of.clock, time_limit=LIMIT)
-    try:
-        head = store.fetch(place.layer)
-        to, began = place.remote_at(url, place.location.name), time.time()
-        of.date, kind = ask_about(to, of.kept.objects, timeout=LIMIT)
-        of.ended = time.time()
-        problem = store.doubt(head)
-    except GitleaseError as error:
-        state, what, fix = row_of(error)
-        yield state, f"{where}: {what}", fix
+    contact = of.contact
+    if isinstance(contact.fault, GitleaseError):
+        failed = row_of(contact.fault)
+        yield replace(failed, what=f"{where}: {failed.what}")
         return
-    of.head = head
-    yield row_of(problem) if problem is not None else (GOOD, f"{where}, in {kind}")
-    yield from ((WARNING, text) for text in (*store.warnings, *head.warnings))
-    yield from ((WARNING, text) for text in unknown_of_main(of))
-    took, most = of.ended - began, place.settings.guard_timeout
+    if contact.fault is not None:
+        raise contact.fault
+    if contact.doubt is not None:
+        yield row_of(contact.doubt)
+    else:
+        yield Row(GOOD, f"{where}, in {contact.kind}")
+    yield from (Row(WARNING, text) for text in contact.warnings)
+    yield from (Row(WARNING, text) for text in unknown_of_main(of))
+    took, most = contact.seconds, place.settings.guard_timeout
     slow = f"; hooks wait for {most} s at most (guard.timeout)" if took > most else ""
-    yield WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}"
+    yield Row(WARNING if slow else GOOD, f"it answers in {took:.2f} s{slow}")
 
 
 def unknown_of_main(of: Examined) -> Iterator[str]:
@@ -394,15 +478,16 @@ def unknown_of_main(of: Examined) -> Iterator[str]:
 
 
 def ledger(of: Examined) -> Rows:
-    if of.head is None:
+    known = of.contact.head
+    if known is None:
         return
-    if of.head.ledger is None:
-        yield GOOD, f"layer {of.place.layer} has none yet: the first claim makes it"
+    if known.ledger is None:
+        yield Row(GOOD, f"layer {of.place.layer} has none yet: the first claim makes it")
         return
-    header, policy, settings = of.head.ledger.header, of.head.policy, of.place.settings
-    for damage in of.head.ledger.damage():
+    header, policy, settings = known.ledger.header, known.policy, of.place.settings
+    for damage in known.ledger.damage():
         fix = Hint("revoke", {"record": damage.file, "reason": "damaged"})
-        yield BAD, f"the record {damage.shown} is damaged: {damage.problem}", fix
+        yield Row(BAD, f"the record {damage.shown} is damaged: {damage.problem}", fix)
     least, most = format_duration(policy.ttl_min), format_duration(policy.ttl_max)
     limits = f"{least} to {most}"
     if (
@@ -412,28 +497,29 @@ def ledger(of: Examined) -> Rows:
         fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
         what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
         source = _IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
-        yield BAD, what, f"unset {source[1]}" if source else fit
+        yield Row(BAD, what, f"unset {source[1]}" if source else fit)
     yield from (
-        (WARNING, text, "gitlease help trouble") for text in waiting(of.head, of.clock.now())
+        Row(WARNING, text, "gitlease help trouble") for text in waiting(known, of.clock.now())
     )
     head = f"{header.ledger_id}, revision {header.revision}"
-    yield GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}"
+    yield Row(GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}")
 
 
 def clock(of: Examined) -> Rows:
     if of.place.location.url is None:
         return
-    skew = (of.head.policy if of.head else DEFAULT_POLICY).skew
+    contact = of.contact
+    skew = (contact.head.policy if contact.head else DEFAULT_POLICY).skew
     try:
-        ahead = of.ended - parsedate_to_datetime(of.date).timestamp()
+        ahead = contact.ended - parsedate_to_datetime(contact.date).timestamp()
     except (ValueError, TypeError, OverflowError):
-        yield UNKNOWN, "nothing tells the time of the remote"
+        yield Row(UNKNOWN, "nothing tells the time of the remote")
         return
     what = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the remote's"
     if abs(ahead) > skew:
-        yield BAD, f"{what}, and the ledger allows {skew} s: set it by a time server"
+        yield Row(BAD, f"{what}, and the ledger allows {skew} s: set it by a time server")
     else:
-        yield GOOD, f"{what} at most" if abs(ahead) >= 1 else "the same as the remote's"
+        yield Row(GOOD, f"{what} at most" if abs(ahead) >= 1 else "the same as the remote's")
 
 
 def probe(of: Examined) -> Rows:
@@ -441,28 +527,32 @@ def probe(of: Examined) -> Rows:
         return
     space = open_workspace(of.directory, layer=PROBE, remote=of.flags.get("remote"))
     trial = TrialPush(space.as_machine(of.folder))
-    yield GOOD, f"{trial.prove_writable()} can be pushed"
+    yield Row(GOOD, f"{trial.prove_writable()} can be pushed")
     first, late = trial.step(PROBE), trial.step(PROBE)
     with held_up(lambda hooks: trial.push(late, hooks=hooks), f"{of.folder}/hooks") as pushed:
         was_held = not pushed.done()
         trial.push(first)
     pushed.result()
     if (tip := trial.tip(PROBE)) == late.new and was_held:
-        yield BAD, "a late push replaces another: of two claims both could win"
+        yield Row(BAD, "a late push replaces another: of two claims both could win")
         return
     if tip != first.new:
-        yield UNKNOWN, "two pushes at once could not be tried: perhaps others push there; try again"
+        yield Row(
+            UNKNOWN, "two pushes at once could not be tried: perhaps others push there; try again"
+        )
         return
-    yield GOOD, "of two pushes at once one wins, and the late one is refused"
+    yield Row(GOOD, "of two pushes at once one wins, and the late one is refused")
     last = trial.step(PROBE)
     # The first of these refs leaves no room for the second.
     both = trial.push(last, Move(f"{PROBE}/none", "", last.new))
     if trial.tip(PROBE) != first.new:
-        yield BAD, "a part of an atomic push lands: work could land without its lease"
+        yield Row(BAD, "a part of an atomic push lands: work could land without its lease")
     elif "does not support" in both.detail:
-        yield WARNING, "there are no atomic pushes: work and its lease cannot be pushed together"
+        yield Row(
+            WARNING, "there are no atomic pushes: work and its lease cannot be pushed together"
+        )
     else:
-        yield GOOD, "an atomic push lands whole or not at all"
+        yield Row(GOOD, "an atomic push lands whole or not at all")
 
 
 # --- proofs by pushes, those of ``selftest`` as well ----------------------------------------------
@@ -537,27 +627,27 @@ def sessions(of: Examined) -> Rows:
     for y in others(git_dirs_of(of.repository.common_dir), (), now=now.wall_ms / MS):
         if y.by != RUN:
             seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
-    yield GOOD, "; ".join(seen) or "nobody is at work in this clone"
-    ledger = of.head.ledger if of.head else None
+    yield Row(GOOD, "; ".join(seen) or "nobody is at work in this clone")
+    ledger = of.contact.head.ledger if of.contact.head else None
     every_lease = ledger.every_lease() if ledger else ()
     live = {x.lease_id for x in every_lease if x.state is State.ACTIVE}
     for x in filter(runs.may_outlive, every):
         what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
         unsure = "what it started may still run, so its lease is left to lapse"
-        yield WARNING, f"{what} with its guardian: {unsure}"
+        yield Row(WARNING, f"{what} with its guardian: {unsure}")
     for x in filter(runs.is_dead, every):
         what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
         if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
-            yield WARNING, f"{what}: your next claim or release here lets go of it"
+            yield Row(WARNING, f"{what}: your next claim or release here lets go of it")
         else:
-            yield WARNING, f"{what}, and has left its record", MENDS, partial(runs.retire, x)
+            yield Row(WARNING, f"{what}, and has left its record", MENDS, partial(runs.retire, x))
 
 
 def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
     if not os.path.isdir(place):
-        yield BAD, f"{place} is not a folder: claims fail", *moved_away(place)
+        yield Row(BAD, f"{place} is not a folder: claims fail", *moved_away(place))
         return
     every, shut = [folder], [place] if is_closed(place) else []
     for above, folders, files in os.walk(folder):
@@ -567,12 +657,12 @@ def private(of: Examined) -> Rows:
     if shut:
         what = f"{shut[0]} cannot be read and written: claims fail"
         if all(map(is_open_to_owner, shut)):
-            yield BAD, f"{what}; it is another's, or read-only", way_back(shut[0])
+            yield Row(BAD, f"{what}; it is another's, or read-only", way_back(shut[0]))
         else:
             yield changed_mode(what, place, f"{'-R ' * (place == folder)}u+rwX", more=0o700)
     elif closed := closed_objects(of.repository.common_dir):
         what = f"{closed} cannot be written, so git can neither fetch nor commit"
-        yield BAD, what, way_back(closed)
+        yield Row(BAD, what, way_back(closed))
     # Where the clone is its group's, as the umask of many systems has it, so is this folder.
     less = 0o022 & ~(os.stat(of.repository.common_dir).st_mode & 0o020)
     wide = [x for x in every if os.path.isdir(x) and os.lstat(x).st_mode & less]
@@ -582,18 +672,21 @@ def private(of: Examined) -> Rows:
     names = [os.path.relpath(x, folder) for x in every[1:]]
     for file in (damaged := [x for x in names if not is_sound(folder, x)]):
         path = os.path.join(folder, file)
-        mends: tuple[Any, ...] = MENDS, partial(delete, folder, file)
+        fix: Hint | str = MENDS
+        mend: Callable[[], object] | None = partial(delete, folder, file)
         if file == "local.git":  # of which there is no other copy
-            mends = (HELP,)
+            fix, mend = HELP, None
         # Nothing can read it, but a person may want to.
         elif CHANGE.fullmatch(file) or os.path.isdir(path) == file.endswith(".json"):
-            mends = moved_away(path)
-        yield BAD, f"{path} is damaged", *mends
+            fix, mend = moved_away(path)
+        yield Row(BAD, f"{path} is damaged", fix, mend)
     if leftovers := [x for x in names if is_leftover(folder, x)]:
         what = f"files of killed processes: {len(leftovers)}, as {leftovers[0]}"
-        yield WARNING, what, MENDS, partial(delete, folder, *leftovers)
+        yield Row(WARNING, what, MENDS, partial(delete, folder, *leftovers))
     if not damaged and not shut:
-        yield GOOD, f"{folder} is sound" if place == folder else f"nothing is kept in {folder} yet"
+        yield Row(
+            GOOD, f"{folder} is sound" if place == folder else f"nothing is kept in {folder} yet"
+        )
 
 
 def moved_away(path: str) -> tuple[str, Callable[[], None]]:
@@ -661,7 +754,7 @@ def delete(folder: str, *names: str) -> str:
     return f"deleted {', '.join(names)} in {folder}"
 
 
-def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -> tuple[Any, ...]:
+def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -> Row:
     """The row about modes, with one command for a path, with ``-R`` also for all below it."""
     walk = os.walk(path if how.startswith("-R ") else "")
 
@@ -672,7 +765,7 @@ def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -
                     bits = more if os.path.isdir(file) else more & 0o666
                     os.chmod(file, stat.S_IMODE(os.lstat(file).st_mode) & ~less | bits)
 
-    return BAD, what, f"chmod {how} {quote(path)}", mend
+    return Row(BAD, what, f"chmod {how} {quote(path)}", mend)
 
 
 def gateway(of: Examined) -> Rows:
@@ -684,17 +777,24 @@ def gateway(of: Examined) -> Rows:
             yield changed_mode(f"others than its owner can use {path}", path, "go-rwx", less=0o077)
             return
     tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
-    yield GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}"
+    yield Row(GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}")
 
 
-Rows = Iterator[tuple[Any, ...]]
-Check = Callable[[Examined], Rows]
-# By what each needs to be open. The private files come first, since reading the ledger mends some.
-CHECKS: dict[Check, str] = {
-    **dict.fromkeys((git, repository), "directory"),
-    **dict.fromkeys((identity, settings, private), "repository"),
-    **dict.fromkeys((remote, ledger, clock, probe, tasks), "place"),
-    hooks: "repository",
-    agents: "directory",
-    **dict.fromkeys((sessions, gateway), "repository"),
-}
+# In the order in which they are shown. ``private`` stands before what reads the ledger, which mends
+# some of the files that it looks at.
+CHECKS = (
+    Check(git, needs="directory"),
+    Check(repository, needs="directory"),
+    Check(identity, needs="repository"),
+    Check(settings, needs="repository"),
+    Check(private, needs="repository"),
+    Check(remote, needs="place"),
+    Check(ledger, needs="place"),
+    Check(clock, needs="place"),
+    Check(probe, needs="place", only_if_asked=True),
+    Check(tasks, needs="place"),
+    Check(hooks, needs="repository"),
+    Check(agents, needs="directory"),
+    Check(sessions, needs="repository"),
+    Check(gateway, needs="repository"),
+)

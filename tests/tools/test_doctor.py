@@ -23,8 +23,9 @@ from support.repos import assert_untouched, commit_file, git, snapshot
 from support.running import ask
 from support.snapshots import check_words
 
+import gitlease
 from gitlease.kernel.rules.errors import Hint, command_words
-from gitlease.tools.doctor import Examined, examine
+from gitlease.tools.doctor import CHECKS, Examined, carry_out, examine
 from gitlease.wiring.words import to_add_extras
 
 Clones = Callable[..., list[Path]]
@@ -168,6 +169,21 @@ def test_machine_in_each_state(jo: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert (states(found, "hooks"), states(found, "sessions")) == (["bad"], ["good"])
     assert found["git"][-1].state == "warning"
     type_fix(jo, f"{found['git'][-1].fix}; command -v gitlease")
+
+
+def test_a_check_finds_the_same_alone(jo: Path, tmp_path: Path) -> None:
+    ask(jo, "claim", "README", "--any")
+    found = look(jo, tmp_path)
+    for check in CHECKS:
+        if check.name in ("ledger", "clock", "sessions"):  # which read what the remote answered
+            alone = Examined(str(jo), str(tmp_path), probes=False, local=False)
+            assert carry_out(check, alone) == found[check.name]
+
+
+def test_every_check_is_on_the_page() -> None:
+    page = (Path(gitlease.__file__).parent / "docs/trouble.md").read_text(encoding="utf-8")
+    first = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
+    assert {x.name for x in CHECKS} <= {x for row in first for x in re.findall(r"`(\w+)`", row)}
 
 
 # --- nothing changes ---------------------------------------------------------------------------
