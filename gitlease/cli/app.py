@@ -406,7 +406,8 @@ COMPLETED: Mapping[str, Callable[[Call, Mapping[str, Any], Result], Result]] = {
 }
 
 
-# Verb, its module below this package unless it stands in the table, and its line in the list.
+# Verb, its module below this package unless it stands in the table, and its line in the list. What
+# else the table has is listed after them, with the first line of its help (``groups``).
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Work under a lease",
@@ -483,7 +484,7 @@ ALIASES = {  # the words of other systems
     "version": "--version",
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
-MORE = tuple(verb for verb in TABLE if verb.partition(" ")[0] not in MODULES)
+MORE = tuple(dict.fromkeys(y for x in TABLE if (y := x.partition(" ")[0]) not in MODULES))
 MODULES |= dict.fromkeys(MORE, "")
 
 
@@ -575,15 +576,18 @@ class Verbs(click.Group):
         formatter.write(_explains(ctx))
 
 
+def groups() -> tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]:
+    """Return every verb as in ``GROUPS``, with a last group of those that it lacks."""
+    more = tuple((x, "", command(x).page.help.partition("\n\n")[0]) for x in MORE)
+    return (*GROUPS, ("More", more)) if more else GROUPS
+
+
 def list_of_verbs(ctx: click.Context) -> str:
     """Return all verbs in their groups, each with its line."""
     formatter = ctx.make_formatter()
-    for title, group in GROUPS:
+    for title, group in groups():
         with formatter.section(title):
             formatter.write_dl([(verb, short) for verb, _, short in group])
-    if MORE:
-        with formatter.section("More"):
-            formatter.write_dl([(x, find_verb(x).help.partition("\n\n")[0]) for x in MORE])
     formatter.write_paragraph()
     formatter.write(_explains(ctx))
     return formatter.getvalue().strip("\n")

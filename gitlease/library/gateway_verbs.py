@@ -1,6 +1,6 @@
 """The verbs of ``gitlease.connect`` and ``connect_async``.
 
-Written by `python tests/support/library_methods.py` from the table of verbs: do not edit.
+Written by `python tests/record.py library` from the table of verbs: do not edit.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 from doors.fake import make_desks
 from support.commands import run_program
 from support.manpage import FILE, page
+from support.recording import how_to_record
 
 from gitlease.cli.app import DAILY, GROUPS, MODULES, Verb, application
 from gitlease.verbs.table import CODES, TABLE
@@ -106,7 +107,7 @@ def test_outside_a_repository(tmp_path: Path) -> None:
 
 
 def test_the_manual_page_is_what_the_commands_say() -> None:
-    assert FILE.read_text(encoding="utf-8") == page(), "python tests/support/manpage.py"
+    assert FILE.read_text(encoding="utf-8") == page(), how_to_record("man")
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="there is no man")

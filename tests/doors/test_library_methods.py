@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support import library_methods
 from support.ledgers import door
+from support.recording import how_to_record
 
 import gitlease
 from gitlease.kernel.rules.errors import UsageError
@@ -32,13 +33,10 @@ EACH = [
 ]
 
 
-def test_the_files_are_current(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--record"):
-        library_methods.write()
+def test_the_files_are_current() -> None:
     for name, text in library_methods.texts().items():
-        assert (library_methods.LIBRARY / name).read_text(encoding="utf-8") == text, (
-            "write it: python tests/support/library_methods.py"
-        )
+        found = (library_methods.LIBRARY / name).read_text(encoding="utf-8")
+        assert found == text, how_to_record("library")
 
 
 def plainly(signature: inspect.Signature) -> str:

@@ -1,7 +1,7 @@
 """What users and programs rely on, word by word: help, JSON, exit codes, messages, the library.
 
-A difference is either a fault or a declared change. `python tests/doors/test_snapshots.py` writes
-the snapshots anew; read their diff as you would read the code's.
+A difference is either a fault or a declared change: read the diff of what is recorded as you would
+read the code's.
 """
 
 from __future__ import annotations
@@ -9,24 +9,23 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import sys
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
-
 import pytest
 from support.fences import clean_env
 from support.hook_repos import into_files
+from support.recording import how_to_record
 from support.repos import commit_file, git, real_clone
 from support.snapshots import cleaned
 
 import gitlease
 from gitlease.cli.app import MODULES, run
 
+WIDTH = "100"
 FOLDER = Path(__file__).parent / "snapshots"
 TASK = "---\nid: {0}\ntitle: {0} it\nstatus: todo\nassigned:\ndepends_on: []\n---\n\ntext\n"
 # One command a line, by whom; what `ada` and `bob` say to a remote that they share.
@@ -224,24 +223,19 @@ TOLD = {"messages.txt": False, "json.txt": True}
 
 
 def snapshots() -> dict[str, str]:
+    os.environ["COLUMNS"] = WIDTH
     made = {name: make() for name, make in MAKERS.items()}
     return {**made, **{name: told(as_json) for name, as_json in TOLD.items()}}
 
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_promised_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    assert MAKERS[name]() == (FOLDER / name).read_text(encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", WIDTH)
+    expected = (FOLDER / name).read_text(encoding="utf-8")
+    assert MAKERS[name]() == expected, how_to_record("promises")
 
 
 @pytest.mark.parametrize("name", TOLD)
 def test_what_the_commands_say_is_as_it_was(name: str) -> None:
-    assert told(TOLD[name]) == (FOLDER / name).read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    import os
-
-    os.environ["COLUMNS"] = "100"
-    for file, text in snapshots().items():
-        (FOLDER / file).write_text(text, encoding="utf-8")
+    expected = (FOLDER / name).read_text(encoding="utf-8")
+    assert told(TOLD[name]) == expected, how_to_record("promises")

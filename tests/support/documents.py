@@ -1,7 +1,4 @@
-"""The published schemas: of settings, made from their table, and of answers, which are held to it.
-
-``python tests/support/documents.py`` writes the schema of settings anew.
-"""
+"""The published schemas: of settings, made from their declarations; answers are held to theirs."""
 
 from __future__ import annotations
 
@@ -181,7 +178,3 @@ def held_to_schema(document: dict[str, Any]) -> dict[str, Any]:
     """An answer, or a line of one, once it is found to be as the published schema has it."""
     jsonschema.Draft202012Validator(_schema()).validate(document)
     return document
-
-
-if __name__ == "__main__":
-    (DOCS / "settings.schema.json").write_text(written(settings_schema()), encoding="utf-8")

@@ -1,14 +1,10 @@
-"""Writes the methods of the library that are verbs: ``python tests/support/library_methods.py``."""
+"""The methods of the library that are verbs, written from their table."""
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import gitlease
 from gitlease.library.methods import (
@@ -21,7 +17,7 @@ LIBRARY = Path(gitlease.__file__).parent / "library"
 WIDTH = 100
 HEAD = '''"""{about}
 
-Written by `python tests/support/library_methods.py` from the table of verbs: do not edit.
+Written by `python tests/record.py library` from the table of verbs: do not edit.
 """
 
 from __future__ import annotations
@@ -198,12 +194,3 @@ def texts() -> dict[str, str]:
             "The verbs of ``gitlease.connect`` and ``connect_async``.", gateway
         ),
     }
-
-
-def write() -> None:
-    for name, text in texts().items():
-        (LIBRARY / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write()

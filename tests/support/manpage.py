@@ -1,7 +1,4 @@
-"""The manual page of ``git lease``, made from the commands' own help.
-
-``python tests/support/manpage.py`` writes it anew.
-"""
+"""The manual page of ``git lease``, made from the commands' own help."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 import click
 
 import gitlease
-from gitlease.cli.app import ALIASES, GROUPS, application
+from gitlease.cli.app import ALIASES, application, groups
 from gitlease.cli.call import Call
 from gitlease.cli.setup.help import topics
 
@@ -33,7 +30,7 @@ def page() -> str:
     lines += [".SH SYNOPSIS", ".B git lease", r"\fIVERB\fR [\fIWORDS\fR]..."]
     lines += [".SH DESCRIPTION", _text(about), *_paragraphs(more)]
     lines += [".SH OPTIONS", *_options(app)]
-    for title, verbs in GROUPS:
+    for title, verbs in groups():
         lines.append(f".SH {_text(title.upper())}")
         for verb, _, _ in verbs:
             lines += _verb(app, verb)
@@ -82,7 +79,3 @@ def _text(text: str) -> str:
     """Words that troff takes for nothing else."""
     found = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq")
     return re.sub(r"(?m)^([.'])", r"\\&\1", found)
-
-
-if __name__ == "__main__":
-    FILE.write_text(page(), encoding="utf-8")

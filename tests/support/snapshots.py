@@ -1,7 +1,7 @@
 """Sentences, held word by word in ``snapshots/`` beside the tests, and nowhere else.
 
 ``check_words(error)`` compares what a test has in hand with its snapshot. After a change of
-words ``pytest --record tests/doors`` writes the snapshots of the tests that it runs anew: read
+words ``python tests/record.py words PATH…`` writes the snapshots of these tests anew: read
 their diff as you would read the code's.
 """
 
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
+from support.recording import how_to_record
 
 E = TypeVar("E", bound=BaseException)
 TEST, PART = "===== ", "-----"
@@ -45,11 +47,12 @@ def check_words(value: object) -> None:
         return
     snapshot = _expected(item)
     at = len(_running.texts) - 1
-    assert at < len(snapshot), f"in no snapshot (see support/snapshots.py):\n{text}"
+    way = how_to_record("words", item.nodeid.partition("[")[0])
+    assert at < len(snapshot), f"in no snapshot ({way}):\n{text}"
     expected = snapshot[at]
     if isinstance(value, set | frozenset):  # which has no order to be held
         text, expected = ("\n".join(sorted(x.splitlines())) for x in (text, expected))
-    assert text == expected
+    assert text == expected, way
 
 
 @contextlib.contextmanager
@@ -70,7 +73,9 @@ def compare(item: pytest.Item) -> Iterator[None]:
     if item.config.getoption("--record"):
         _fresh.setdefault(_file(item), {})[_test(item)] = _running.texts
     elif _running.texts:
-        assert len(_running.texts) == len(_expected(item)), "the snapshot has more than this test"
+        way = how_to_record("words", item.nodeid.partition("[")[0])
+        what = f"the snapshot has more than this test: {way}"
+        assert len(_running.texts) == len(_expected(item)), what
 
 
 def as_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the documents say of verbs is printed from the table; ``pytest --record`` writes it anew."""
+"""What the documents say of verbs is printed from the table."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from support.recording import how_to_record
 
 import gitlease
 from gitlease.board.verbs import Section
@@ -214,12 +215,6 @@ PAGES: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_says_of_the_table_is_current(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+def test_what_a_page_says_of_the_table_is_current(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
-    current = PAGES[name](text)
-    if request.config.getoption("--record"):
-        (DOCS / name).write_text(current, encoding="utf-8")
-    else:
-        assert text == current, "pytest --record tests/verbs/test_documents.py writes it"
+    assert PAGES[name](text) == text, how_to_record("pages")

@@ -113,6 +113,7 @@ def typed(*words):
 
 
 found = {"command": typed("shout", "F001", "hello", "--json"), "help": typed("shout", "--help")}
+found |= {"peek": typed("ledger", "peek", "F001", "--json")}
 found |= {"list": typed("help", "verbs")}
 os.environ |= {"_GITLEASE_COMPLETE": "bash_complete"}
 os.environ |= {"COMP_WORDS": "gitlease sho", "COMP_CWORD": "1"}
@@ -121,7 +122,7 @@ os.environ |= {"COMP_WORDS": "gitlease shout --re", "COMP_CWORD": "2"}
 found["options"] = typed()
 del os.environ["_GITLEASE_COMPLETE"]
 
-# 4. The library's methods, as `python tests/support/library_methods.py` would write them.
+# 4. The library's methods, as `python tests/record.py library` would write them.
 from types import ModuleType
 from support.library_methods import texts
 
@@ -141,6 +142,9 @@ found["awaited"] = hasattr(gitlease.AsyncLeases, "shout")
 found["connection"] = hasattr(gitlease.Connection, "shout")
 found["fields"] = [[*x.fields] for x in ROUTES if x.name == "shout"]
 found["openapi"] = openapi_document([""])["paths"]["/v1/leases:shout"]["post"]["summary"]
+from support.manpage import page
+
+found["man"] = page()
 from verbs.test_documents import DOCS, commands
 
 found["page"] = commands((DOCS / "commands.md").read_text(encoding="utf-8"))
@@ -182,6 +186,8 @@ def test_a_verb_in_three_places_is_at_every_door(
     assert (found["method"], found["log"]) == ([], ["AGAIN", "HELLO"])
     assert (found["awaited"], found["connection"]) == (True, True)
     assert found["peeked"] == [{"known": True}, {"known": False}]
+    assert all(f'.SS "git lease {x} [' in found["man"] for x in ("shout", "ledger"))
+    assert json.loads(found["peek"][1])["known"] is False
     assert any(row.startswith("| `ledger peek R` |") for row in found["page"].splitlines())
     assert "ledger" in found["list"][1].split("More:")[1]
     assert (found["peek awaited"], found["peek on a connection"]) == (True, True)

@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 import yaml
 from support.documents import DOCS, settings_schema, written
+from support.recording import how_to_record
 from support.repos import git, make_repository
 from support.snapshots import check_words, raises
 
@@ -284,7 +285,7 @@ def test_a_newer_schema_has_keys_that_are_passed_over_with_a_warning(repo: Path)
 
 def test_the_published_schema_is_that_of_the_table() -> None:
     published = (DOCS / "settings.schema.json").read_text(encoding="utf-8")
-    assert published == written(settings_schema()), "python tests/support/documents.py"
+    assert published == written(settings_schema()), how_to_record("settings")
     validator = jsonschema.Draft202012Validator(settings_schema())
     whole, text = yaml.load(FULL, yaml.BaseLoader), settings_yaml()  # as the file is read: texts
     validator.validate(whole)
