@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gitlease.kernel.rules.errors import clean
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.instant import MS, moment_of
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import WHOLE, layer_words, word_anywhere
 from gitlease.verbs import sentences
 

@@ -18,7 +18,8 @@ from gitlease.kernel.rules.edge import People
 from gitlease.kernel.rules.errors import Invalid, clean
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.instant import Instant
-from gitlease.kernel.rules.lease import Lease, LeaseView, State, abandoned_at, free_at
+from gitlease.kernel.rules.lease import Lease, State, abandoned_at, free_at
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Setback, Ticket, is_kept
 from gitlease.kernel.rules.loss import keeps_task
 from gitlease.kernel.rules.moves.operations import TAKEOVER, Event

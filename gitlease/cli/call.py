@@ -28,7 +28,7 @@ from gitlease.kernel.rules.errors import (
     command_words,
 )
 from gitlease.kernel.rules.instant import format_duration, moment_of
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import LOCAL_LAYER, Resource, word_anywhere
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.next_steps import advice_after, steps_after

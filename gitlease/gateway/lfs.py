@@ -41,7 +41,8 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import utc_text
-from gitlease.kernel.rules.lease import Lease, LeaseView, State, same_person
+from gitlease.kernel.rules.lease import Lease, State, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Ledger
 from gitlease.kernel.rules.resources import (
     MAX_LENGTH,

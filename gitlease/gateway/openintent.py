@@ -55,7 +55,8 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.instant import moment_of, parse_duration
-from gitlease.kernel.rules.lease import Lease, LeaseView, State
+from gitlease.kernel.rules.lease import Lease, State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import (
     WHOLE,
     Resource,

@@ -41,7 +41,8 @@ from gitlease.kernel.ledger.ledger_session import FILE, RECORD, LedgerSession
 from gitlease.kernel.ledger.stepping import foremost, read_leases
 from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, LeaseLost, NotHolder, UsageError
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import LeaseView, State
+from gitlease.kernel.rules.lease import State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import (
     PATH_PREFIX,
     Resource,

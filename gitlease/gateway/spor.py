@@ -51,7 +51,8 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.instant import EPOCH, LONGEST, MS, rfc3339_ms
-from gitlease.kernel.rules.lease import LeaseView, State
+from gitlease.kernel.rules.lease import State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import is_kept
 from gitlease.kernel.rules.resources import Resource, fold, name_resource
 from gitlease.tasks.queue import WhyNot

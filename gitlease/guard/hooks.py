@@ -28,7 +28,8 @@ from gitlease.kernel.git.repository import Repository, ask, is_on, main_of
 from gitlease.kernel.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.kernel.rules.frozen import dataclass, field, replace
-from gitlease.kernel.rules.lease import LeaseView, person_key
+from gitlease.kernel.rules.lease import person_key
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import WHOLE
 from gitlease.kernel.rules.viewpoint import (
     GuardReport,

@@ -25,14 +25,14 @@ from gitlease.kernel.rules.instant import MS, humanize_duration, rfc3339
 from gitlease.kernel.rules.lease import (
     Actor,
     Lease,
-    LeaseRows,
-    LeaseView,
     Moment,
     Relation,
     Sighting,
     person_key,
     relation,
 )
+from gitlease.kernel.rules.lease_rows import LeaseRows
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import (
     LOCAL_LAYER,
     WHOLE,

@@ -33,12 +33,12 @@ from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Actor,
     Lease,
-    LeaseView,
     Relation,
     State,
     free_at,
     holder_has,
 )
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Fate
 from gitlease.kernel.rules.loss import still_held
 from gitlease.kernel.rules.moves.operations import AddNote, Complete, Operation, Renew, grant_of

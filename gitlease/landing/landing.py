@@ -64,7 +64,8 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import LeaseView, State, holder_has, same_person
+from gitlease.kernel.rules.lease import State, holder_has, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import Complete, Operation, Renew
 from gitlease.kernel.rules.resources import WHOLE, Resource, parse_resource
 from gitlease.kernel.rules.work import read_lines, trailer

@@ -31,7 +31,7 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import moment_of
-from gitlease.kernel.rules.lease import LeaseView as Lease
+from gitlease.kernel.rules.lease_view import LeaseView as Lease
 from gitlease.kernel.rules.loss import reason_text
 from gitlease.kernel.rules.resources import Resource, parse_layer, parse_resource, path_resource
 from gitlease.library import values

@@ -19,7 +19,7 @@ from gitlease.kernel.ledger.keeping import holds_of
 from gitlease.kernel.ledger.sessions import unbind
 from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, LeaseLost, Loss, UsageError
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease import LeaseView as Lease
+from gitlease.kernel.rules.lease_view import LeaseView as Lease
 from gitlease.kernel.rules.loss import Lost
 from gitlease.kernel.rules.moves.operations import Grant
 from gitlease.kernel.rules.resources import Resource

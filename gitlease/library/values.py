@@ -11,7 +11,7 @@ from gitlease.kernel.ledger.answers import Taken
 from gitlease.kernel.rules.edge import Progress, Task
 from gitlease.kernel.rules.frozen import Codec, Spelling, dataclass, replace
 from gitlease.kernel.rules.instant import MS, moment_of
-from gitlease.kernel.rules.lease import LeaseState, LeaseView
+from gitlease.kernel.rules.lease_view import LeaseState, LeaseView
 from gitlease.kernel.rules.ledger import Note, Setback
 from gitlease.kernel.rules.resources import parse_resource, word_anywhere
 from gitlease.runs.leased_command import Ran

@@ -41,7 +41,8 @@ from gitlease.kernel.ledger.watch import Watcher
 from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, Unavailable, clean
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import MS, Instant, format_duration
-from gitlease.kernel.rules.lease import LeaseView, holder_has
+from gitlease.kernel.rules.lease import holder_has
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import Resource, fold
 from gitlease.kernel.rules.viewpoint import renew_at
 from gitlease.mcp.server import AskedPlace, Backend, LeaseServer, ToolCaller, thread_of

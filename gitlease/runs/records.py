@@ -41,7 +41,8 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
 from gitlease.kernel.rules.instant import MS
-from gitlease.kernel.rules.lease import Actor, LeaseView, same_person
+from gitlease.kernel.rules.lease import Actor, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import Claim, Grant
 from gitlease.kernel.rules.resources import WHOLE, Resource, fold, parse_resource
 from gitlease.tasks.queue import TaskQueue

@@ -18,7 +18,7 @@ from gitlease.kernel.ledger.keeping import holds_of
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import GitleaseError, Hint, Invalid, LeaseHeld, UsageError, clean
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import Resource, parse_resource, word_anywhere
 from gitlease.runs.leased_command import RunRequest, claim_to_run, dispatch, run_claimed
 from gitlease.runs.pool import PoolEvent, PoolLimits, PoolRequest, work

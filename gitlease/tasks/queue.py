@@ -22,7 +22,6 @@ from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Actor,
     Lease,
-    LeaseView,
     Moment,
     Policy,
     Relation,
@@ -30,8 +29,8 @@ from gitlease.kernel.rules.lease import (
     holder_has,
     relation,
     same_person,
-    view_lease,
 )
+from gitlease.kernel.rules.lease_view import LeaseView, view_lease
 from gitlease.kernel.rules.ledger import Note, Setback, is_kept
 from gitlease.kernel.rules.moves.claiming import completed_records
 from gitlease.kernel.rules.moves.operations import Claim, Event

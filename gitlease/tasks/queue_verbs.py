@@ -9,7 +9,8 @@ from gitlease.kernel.ledger.answers import FoundTask, QueueReading
 from gitlease.kernel.ledger.stepping import read_leases
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import Hint
-from gitlease.kernel.rules.lease import Actor, LeaseView
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Ticket
 from gitlease.kernel.rules.resources import WHOLE, Resource, scopes_overlap
 from gitlease.tasks.queue import Carried, Carry, Entry, WhyNot

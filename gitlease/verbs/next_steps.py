@@ -18,7 +18,8 @@ from gitlease.kernel.rules.errors import (
     Loss,
 )
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease import LeaseView, same_person
+from gitlease.kernel.rules.lease import same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import WHOLE, fold, word_anywhere
 from gitlease.verbs import sentences
 from gitlease.verbs.table import COMMAND, HTTP, TOOL, Called, Door, find_verb

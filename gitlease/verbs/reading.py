@@ -12,7 +12,8 @@ from gitlease.kernel.ledger.answers import EndedLease, Reading
 from gitlease.kernel.ledger.stepping import read_leases, read_log
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.instant import glance, humanize_duration
-from gitlease.kernel.rules.lease import Actor, LeaseView, same_person
+from gitlease.kernel.rules.lease import Actor, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.kernel.rules.resources import WHOLE
 from gitlease.verbs import parameters as takes

@@ -19,7 +19,7 @@ from gitlease.kernel.rules.instant import (
     rfc3339,
     utc_text,
 )
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Note, Setback, Ticket
 from gitlease.kernel.rules.loss import Lost
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, fold

@@ -28,7 +28,8 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.instant import MS, moment_of, parse_duration
-from gitlease.kernel.rules.lease import Actor, LeaseView
+from gitlease.kernel.rules.lease import Actor
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import Resource, parse_resource, parse_scope, path_resource
 
 Act = Callable[["LedgerSession", Sequence[Resource]], "Answer"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.instant import rfc3339, utc_text
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Note, Setback, Ticket
 from gitlease.kernel.rules.loss import Lost
 from gitlease.kernel.rules.moves.operations import Event

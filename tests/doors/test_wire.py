@@ -16,7 +16,7 @@ from support.snapshots import check_words
 
 from gitlease.cli import running as commands
 from gitlease.kernel.rules.errors import LeaseHeld
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.runs import verbs as running
 from gitlease.runs.pool import JobEnd, PoolEvent, PoolRan
 from gitlease.runs.records import DONE, FAILED

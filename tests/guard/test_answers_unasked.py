@@ -14,7 +14,7 @@ from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.answers import Reading
 from gitlease.kernel.ledger.ports import INDEX, Pending, TaskList
 from gitlease.kernel.rules.edge import Addresses
-from gitlease.kernel.rules.lease import LeaseRows
+from gitlease.kernel.rules.lease_rows import LeaseRows
 from gitlease.kernel.rules.viewpoint import CachedLedger, GuardReport
 from gitlease.kernel.rules.work import Finding
 from gitlease.tasks.queue import _RANKS, MEDIUM

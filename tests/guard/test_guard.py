@@ -14,7 +14,8 @@ from support.snapshots import check_words
 from gitlease.guard.service import GuardService, WatchFolder
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.rules.errors import Invalid
-from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, LeaseRows, State
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, State
+from gitlease.kernel.rules.lease_rows import LeaseRows
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.kernel.rules.viewpoint import (
     IdleMarker,

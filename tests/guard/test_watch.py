@@ -28,7 +28,8 @@ from gitlease.guard.notes import (
 )
 from gitlease.guard.service import FACTS, FAILURE, WatchFolder
 from gitlease.kernel.git.repository import discover
-from gitlease.kernel.rules.lease import Lease, LeaseRows, Margins, Policy, Rule, Sighting, row_of
+from gitlease.kernel.rules.lease import Lease, Margins, Policy, Rule, Sighting
+from gitlease.kernel.rules.lease_rows import LeaseRows, row_of
 from gitlease.kernel.rules.viewpoint import CachedLedger, IdleMarker, Unreachable
 from gitlease.kernel.store.records import lease_file
 from gitlease.kernel.store.state import ROWS_FILE, KeptLeases, Known, StateFolder, store_leases

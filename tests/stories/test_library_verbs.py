@@ -87,7 +87,8 @@ def test_states_are_those_that_are_documented() -> None:
     """A checker knows them from the annotations; here it is that these are all there are."""
     from typing import get_args
 
-    from gitlease.kernel.rules.lease import LeaseState, State
+    from gitlease.kernel.rules.lease import State
+    from gitlease.kernel.rules.lease_view import LeaseState
     from gitlease.runs.verbs import OUTCOMES, WorkOutcome
 
     assert set(get_args(LeaseState)) == {x.value for x in State} | {"planned"}  # by a dry run

@@ -15,7 +15,7 @@ from gitlease.guard.notes import STARTED
 from gitlease.kernel.git.files import Notes
 from gitlease.kernel.git.run import SystemClock
 from gitlease.kernel.ledger.answers import ClaimOptions
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock

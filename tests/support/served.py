@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 from gitlease.kernel.git.repository import discover
-from gitlease.kernel.rules.lease import LeaseView
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.server.install import install_server
 from support.hooked import Person
 from support.remotes import Remote, Servers, new_bare

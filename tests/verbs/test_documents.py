@@ -18,7 +18,7 @@ from gitlease.check.rules import RULES, STALE_RULES
 from gitlease.cli.app import MODULES, application, shared_options
 from gitlease.gateway.routes import ROUTES
 from gitlease.kernel.rules.edge import Progress
-from gitlease.kernel.rules.lease import LeaseState
+from gitlease.kernel.rules.lease_view import LeaseState
 from gitlease.library.methods import OF_A_CLONE
 from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb
 from gitlease.verbs.wire import SHAPES

@@ -37,7 +37,8 @@ from gitlease.kernel.rules.errors import (
     Unavailable,
     UsageError,
 )
-from gitlease.kernel.rules.lease import LeaseView, State
+from gitlease.kernel.rules.lease import State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Fate
 from gitlease.kernel.rules.resources import WHOLE, parse_resource
 from gitlease.tools.doctor import Examined, TrialPush, examine, held_up, scratch_folder

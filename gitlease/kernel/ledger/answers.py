@@ -10,7 +10,8 @@ from gitlease.kernel.ledger.ports import Written
 from gitlease.kernel.rules.errors import GitleaseError, UsageError
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import Instant
-from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, LeaseView, Policy, State
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, Policy, State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import MAX_STEP, Note, Ticket
 from gitlease.kernel.rules.moves.operations import Claim, Event
 from gitlease.kernel.rules.resources import WHOLE, Resource

@@ -41,13 +41,13 @@ from gitlease.kernel.rules.instant import MS, Instant
 from gitlease.kernel.rules.lease import (
     Actor,
     Lease,
-    LeaseView,
     Moment,
     Policy,
     State,
     is_abandoned,
     same_person,
 )
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import MAX_STEP, NOTED, Damage, Ledger, Notice, is_of_kept
 from gitlease.kernel.rules.moves.holding import UNASSIGNED
 from gitlease.kernel.rules.moves.operations import (

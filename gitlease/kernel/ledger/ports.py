@@ -11,16 +11,8 @@ from gitlease.kernel.rules.edge import EdgeEdit, Task
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, field
 from gitlease.kernel.rules.instant import Instant
-from gitlease.kernel.rules.lease import (
-    DEFAULT_POLICY,
-    Actor,
-    Lease,
-    LeaseView,
-    Moment,
-    Policy,
-    Sighting,
-    view_lease,
-)
+from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, Moment, Policy, Sighting
+from gitlease.kernel.rules.lease_view import LeaseView, view_lease
 from gitlease.kernel.rules.ledger import Fate, Ledger
 from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.rules.work import WorkPush

@@ -13,7 +13,8 @@ from gitlease.kernel.ledger.stepping import change, change_with_edges, in_every
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import MAX_WORD, GitleaseError, UsageError, check_text, hint
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import Lease, LeaseView, State
+from gitlease.kernel.rules.lease import Lease, State
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import FAILED
 from gitlease.kernel.rules.moves.holding import RELEASED, RUN_OUT
 from gitlease.kernel.rules.moves.operations import EndSession, Grant, RunOut, Unbind, grant_of

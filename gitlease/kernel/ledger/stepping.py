@@ -31,15 +31,8 @@ from gitlease.kernel.rules.edge import EdgeEdit, People, printable
 from gitlease.kernel.rules.errors import USE_ANY, GitleaseError, Invalid, LeaseHeld
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import MS
-from gitlease.kernel.rules.lease import (
-    Actor,
-    Lease,
-    LeaseView,
-    Relation,
-    State,
-    relation,
-    same_person,
-)
+from gitlease.kernel.rules.lease import Actor, Lease, Relation, State, relation, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Changes, Ledger, Note
 from gitlease.kernel.rules.moves.claiming import only_edge, rivals_of
 from gitlease.kernel.rules.moves.operations import (

@@ -24,7 +24,6 @@ from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Lease,
     LeaseKey,
-    LeaseView,
     Moment,
     Policy,
     Standing,
@@ -32,8 +31,8 @@ from gitlease.kernel.rules.lease import (
     free_at,
     same_person,
     standing,
-    view_lease,
 )
+from gitlease.kernel.rules.lease_view import LeaseView, view_lease
 from gitlease.kernel.rules.ledger import Ledger, Notice
 from gitlease.kernel.rules.moves.claiming import rivals_of
 from gitlease.kernel.rules.moves.operations import Event

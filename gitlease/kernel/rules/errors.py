@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.lease import Lease, LeaseView
+    from gitlease.kernel.rules.lease import Lease
+    from gitlease.kernel.rules.lease_view import LeaseView
 
 
 MAX_WORD = 254

@@ -18,15 +18,14 @@ from gitlease.kernel.rules.lease import (
     MAX_REASON,
     Lease,
     LeaseKey,
-    LeaseRows,
     Policy,
-    Reach,
     Session,
     State,
     lease_key,
     person_key,
     same_person,
 )
+from gitlease.kernel.rules.lease_rows import LeaseRows, Reach
 from gitlease.kernel.rules.resources import Issues, Resource, Scope, issue_resource
 
 FORMAT = 2

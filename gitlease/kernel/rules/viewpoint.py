@@ -13,18 +13,16 @@ from gitlease.kernel.rules.lease import (
     DEFAULT_POLICY,
     Actor,
     Lease,
-    LeaseRows,
-    LeaseView,
     Moment,
     Policy,
-    Reach,
     Relation,
     Sighting,
     State,
     relation,
     same_person,
-    view_lease,
 )
+from gitlease.kernel.rules.lease_rows import LeaseRows, Reach
+from gitlease.kernel.rules.lease_view import LeaseView, view_lease
 from gitlease.kernel.rules.ledger import Notice
 from gitlease.kernel.rules.resources import Resource, fold, scopes_overlap
 from gitlease.kernel.rules.work import Authorship, Named

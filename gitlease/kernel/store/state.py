@@ -36,7 +36,8 @@ from gitlease.kernel.ledger.ports import Pending, Prepared
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import JSON, dataclass, field, replace
 from gitlease.kernel.rules.instant import Instant
-from gitlease.kernel.rules.lease import ROW_SHAPE, LeaseRows, Sighting
+from gitlease.kernel.rules.lease import Sighting
+from gitlease.kernel.rules.lease_rows import ROW_SHAPE, LeaseRows
 from gitlease.kernel.rules.ledger import Damage
 
 SHOWN_KEPT = 200

@@ -30,7 +30,8 @@ from gitlease.kernel.git.objects import (
 from gitlease.kernel.rules.errors import Invalid, UsageError
 from gitlease.kernel.rules.frozen import dataclass, field
 from gitlease.kernel.rules.instant import MS
-from gitlease.kernel.rules.lease import Lease, LeaseRows, Reach, State, person_key, row_of
+from gitlease.kernel.rules.lease import Lease, State, person_key
+from gitlease.kernel.rules.lease_rows import LeaseRows, Reach, row_of
 from gitlease.kernel.rules.ledger import LINES_READ, Damage, Header, Ledger, Note, Notice, Ticket
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.moves.transitions import Applied, Decided, StepRecord

@@ -11,7 +11,8 @@ from support.snapshots import raises
 
 from gitlease.kernel.rules.errors import Invalid, UsageError
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease import Lease, LeaseRows, Reach, State, row_of
+from gitlease.kernel.rules.lease import Lease, State
+from gitlease.kernel.rules.lease_rows import LeaseRows, Reach, row_of
 from gitlease.kernel.rules.resources import fold, overlap, parse, path_resource
 from gitlease.kernel.rules.viewpoint import Cover, Touched, reach_of
 

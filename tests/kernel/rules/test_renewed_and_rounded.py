@@ -28,7 +28,8 @@ from kernel.rules.values import (
 
 from gitlease.kernel.rules.errors import LeaseHeld
 from gitlease.kernel.rules.instant import rfc3339
-from gitlease.kernel.rules.lease import Margins, Moment, Policy, Rule, abandoned_at, view_lease
+from gitlease.kernel.rules.lease import Margins, Moment, Policy, Rule, abandoned_at
+from gitlease.kernel.rules.lease_view import view_lease
 from gitlease.kernel.rules.moves.transitions import apply
 
 WIDE = Margins(skew=601, drift=100_001, grace=51, rule=Rule.OBSERVED)

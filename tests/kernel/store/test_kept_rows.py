@@ -19,7 +19,8 @@ from support.remotes import Remote
 from gitlease.kernel.git.objects import Absent, object_id
 from gitlease.kernel.rules.errors import Invalid, LeaseHeld, UsageError
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease import Lease, Reach, State
+from gitlease.kernel.rules.lease import Lease, State
+from gitlease.kernel.rules.lease_rows import Reach
 from gitlease.kernel.rules.ledger import Damage, Ledger
 from gitlease.kernel.rules.moves.claiming import rivals_of
 from gitlease.kernel.rules.resources import Resource, parse_resource
