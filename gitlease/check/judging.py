@@ -144,6 +144,19 @@ class Held(NamedTuple):
     lease: Lease
 
 
+class TouchedClaim(NamedTuple):
+    """A commit that changes ``paths`` which a lease covers.
+
+    ``people`` are the keys of the commit's people, ``keys`` those of the lease's holder.
+    """
+
+    commit: CommitFacts
+    people: frozenset[str]
+    held: Held
+    keys: frozenset[str]
+    paths: Sequence[str]
+
+
 class CommitVerdict(NamedTuple):
     """A fault of a commit: ``words`` follow what it does. ``level``: if not the rule's.
 
@@ -270,8 +283,6 @@ class Judgement:
         self._landing, self._merges = landing, dict[str, CommitFacts]()
         self._commits: Mapping[str, CommitFacts] = {}
         self._vouched: dict[tuple[str, str], frozenset[str]] = {}
-        self._by_person: dict[str, list[CommitFacts]] = {}
-        self._paths_by: dict[frozenset[str], frozenset[str]] = {}
         self._held = [Held(facts.layer, x) for facts in ledgers.values() for x in facts.leases]
         self._keys = [addresses.of(held.lease.holder) for held in self._held]
         self._cover = Cover([held.lease for held in self._held])
@@ -288,10 +299,6 @@ class Judgement:
         """Every violation, in the order of the commits."""
         self._merges = merged_by(commits)
         self._commits, self._vouched = {commit.id: commit for commit in commits}, {}
-        self._by_person, self._paths_by = {}, {}
-        for commit in commits:
-            for person in self._people_of(commit):
-                self._by_person.setdefault(person, []).append(commit)
         found = find_superseded(
             commits, after=self._after, vouches=self._vouches, makers=self._makers
         )
@@ -383,22 +390,22 @@ class Judgement:
                     touched.setdefault(number, []).append(change.path)
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
-            held, keys = self._held[number], self._keys[number]
-            # The server has seen to who pushes, unlike to the address in a commit.
-            if keys & self._pushers:
-                continue
-            if keys & people:
-                verdict = self._judge_address(commit, held, paths)
-            else:
-                verdict = self._judge(commit, held, keys, paths)
-                verdict = verdict and verdict._replace(doubt=self._help(commit, keys))
+            claim = TouchedClaim(commit, people, self._held[number], self._keys[number], paths)
+            verdict = self._judge_claim(claim)
             if verdict is None:
                 continue
-            finding = _broken(commit, held, paths, verdict)
-            known = best.get(key := (held.layer, held.lease.lease_id))
+            finding = _broken(commit, claim.held, paths, verdict)
+            key = (claim.held.layer, claim.held.lease.lease_id)
+            known = best.get(key)
             if known is None or known.level.rank < finding.level.rank:
                 best[key] = finding
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
+
+    def _judge_claim(self, claim: TouchedClaim) -> CommitVerdict | None:
+        """The verdict of the first rule that applies; None if the commit breaks nothing."""
+        # The last rule asks for no fact, so there is always one.
+        rule = next(x for x in CLAIM_RULES if all(fact(self, claim) for fact in x.facts))
+        return None if rule.verdict is None else rule.verdict(self, claim)
 
     def _concerns(self, change: Touched, number: int, people: frozenset[str]) -> bool:
         """True if a lease is affected by a commit's change of a path, or is its own people's."""
@@ -414,80 +421,89 @@ class Judgement:
             for work in change.lost
         )
 
-    def _judge_address(
-        self, commit: CommitFacts, held: Held, paths: Sequence[str]
-    ) -> CommitVerdict | None:
-        """Judge a commit of which only an address says that the holder made it."""
-        named, lease = (*commit.named, *commit.mentioned), held.lease
-        # Such as the commits of assignments, which name no token.
-        if commit.only_tasks:
-            return None
-        if not self._blocks_now(held):
-            return None
-        if names_grant(named, commit.recorded, lease, held.layer) or self._lands_elsewhere(paths):
-            return None
-        pushed = bool(self._pushers)
-        why = "it was pushed by somebody else and" if pushed else "it"
-        words = f"{_held(lease, 'holds')} now: {why} does not name token {lease.token}"
-        return CommitVerdict(rules.UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
+    # Facts of a commit and a claim that it touches, by which CLAIM_RULES judge.
 
-    def _blocks_now(self, held: Held) -> bool:
-        ledger = self._ledgers[held.layer]
-        return relation(held.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
+    def _is_pushed_by_holder(self, claim: TouchedClaim) -> bool:
+        return bool(claim.keys & self._pushers)
 
-    def _lands_elsewhere(self, paths: Sequence[str]) -> bool:
-        """Return whether all commits together leave these paths as they are."""
+    def _is_by_address(self, claim: TouchedClaim) -> bool:
+        return bool(claim.keys & claim.people)
+
+    def _changes_only_tasks(self, claim: TouchedClaim) -> bool:
+        return claim.commit.only_tasks
+
+    def _is_free_now(self, claim: TouchedClaim) -> bool:
+        return not self._blocks_now(claim.held)
+
+    def _names_its_token(self, claim: TouchedClaim) -> bool:
+        commit, held = claim.commit, claim.held
+        named = (*commit.named, *commit.mentioned)
+        return names_grant(named, commit.recorded, held.lease, held.layer)
+
+    def _lands_elsewhere(self, claim: TouchedClaim) -> bool:
+        """Return whether all commits together leave its paths as they are."""
         # Costs a diff of the whole range, which most checks never need.
         landing = self._landing()
-        return landing is not None and landing.isdisjoint(paths)
+        return landing is not None and landing.isdisjoint(claim.paths)
 
-    def _leaves_no_trace(
-        self, commit: CommitFacts, keys: frozenset[str], paths: Sequence[str]
-    ) -> bool:
-        """Return whether other commits take back what this one changes in these paths.
+    def _leaves_no_trace(self, claim: TouchedClaim) -> bool:
+        """Return whether other commits take back what this one changes in its paths.
 
         A merge that drops work, or a commit that undoes the holder's own, changes nothing on the
         base either; but it breaks the claim, so neither is left out.
         """
-        if len(commit.parents) > 1:
+        if len(claim.commit.parents) > 1:
             return False
-        if not self._paths_of(keys).isdisjoint(paths):
+        of_holder = (x for x in self._commits.values() if claim.keys & self._people_of(x))
+        if any(change.path in claim.paths for x in of_holder for change in x.touched):
             return False
-        return self._lands_elsewhere(paths)
+        return self._lands_elsewhere(claim)
 
-    def _commits_of(self, keys: frozenset[str]) -> Iterable[CommitFacts]:
-        """The commits in which one of these people took part, each once."""
-        return {x.id: x for key in keys for x in self._by_person.get(key, ())}.values()
+    def _is_vouched_for(self, claim: TouchedClaim) -> bool:
+        return claim.commit.id in self._vouched_for(claim.held, claim.keys)
 
-    def _paths_of(self, keys: frozenset[str]) -> frozenset[str]:
-        """The paths that all commits of these people change."""
-        if keys not in self._paths_by:
-            touched = (change for commit in self._commits_of(keys) for change in commit.touched)
-            self._paths_by[keys] = frozenset(change.path for change in touched)
-        return self._paths_by[keys]
+    def _is_merged_by_holder(self, claim: TouchedClaim) -> bool:
+        merge = self._merges.get(claim.commit.id)
+        return merge is not None and bool(claim.keys & self._people(merge.emails))
 
-    def _judge(
-        self, commit: CommitFacts, held: Held, keys: frozenset[str], paths: Sequence[str]
-    ) -> CommitVerdict | None:
-        """Judge a commit of others by what is held now: no date of it decides anything."""
-        if not self._blocks_now(held) or self._leaves_no_trace(commit, keys, paths):
-            return None
-        lease, now = held.lease, self._ledgers[held.layer].moment.now.wall_ms
-        if commit.id in self._vouched_for(held, keys):
-            return None
-        merge = self._merges.get(commit.id)
-        if merge is not None and keys & self._people(merge.emails):
-            words = (
-                f"{_held(lease, 'holds')} now: {_who(merge)}, which merged it, does not name token"
-                f" {lease.token}"
-            )
-            level = Level.ERROR if self._pushers else None
-            return CommitVerdict(rules.UNPROVEN, words, level, (PROOF,))
+    def _is_expired(self, claim: TouchedClaim) -> bool:
+        now = self._ledgers[claim.held.layer].moment.now.wall_ms
+        return claim.held.lease.expires_at <= now
+
+    # Verdicts on a claim.
+
+    def _unproven(self, claim: TouchedClaim) -> CommitVerdict:
+        why = "it was pushed by somebody else and" if self._pushers else "it"
+        return self._unproven_by(claim, why)
+
+    def _merge_unproven(self, claim: TouchedClaim) -> CommitVerdict:
+        merge = self._merges[claim.commit.id]
+        verdict = self._unproven_by(claim, f"{_who(merge)}, which merged it,")
+        return self._doubted(claim, verdict)
+
+    def _unproven_by(self, claim: TouchedClaim, what: str) -> CommitVerdict:
+        lease = claim.held.lease
+        words = f"{_held(lease, 'holds')} now: {what} does not name token {lease.token}"
+        level = Level.ERROR if self._pushers else None
+        return CommitVerdict(rules.UNPROVEN, words, level, (PROOF,))
+
+    def _held_still(self, claim: TouchedClaim) -> CommitVerdict:
+        lease = claim.held.lease
         until = f"until {rfc3339(lease.expires_at)}"
-        words = f"{_held(lease, 'holds')} now, {until}"
-        if lease.expires_at <= now:
-            words = f"{_held(lease, 'held')} {until}, and nobody else may take it yet"
-        return CommitVerdict(rules.HELD_NOW, words)
+        words = f"{_held(lease, 'held')} {until}, and nobody else may take it yet"
+        return self._doubted(claim, CommitVerdict(rules.HELD_NOW, words))
+
+    def _held_now(self, claim: TouchedClaim) -> CommitVerdict:
+        lease = claim.held.lease
+        words = f"{_held(lease, 'holds')} now, until {rfc3339(lease.expires_at)}"
+        return self._doubted(claim, CommitVerdict(rules.HELD_NOW, words))
+
+    def _doubted(self, claim: TouchedClaim, verdict: CommitVerdict) -> CommitVerdict:
+        return verdict._replace(doubt=self._help(claim.commit, claim.keys))
+
+    def _blocks_now(self, held: Held) -> bool:
+        ledger = self._ledgers[held.layer]
+        return relation(held.lease, NOBODY, ledger.policy, ledger.moment) is Relation.THEIRS
 
     def _vouched_for(self, held: Held, keys: frozenset[str]) -> frozenset[str]:
         """The commits that one of the holder's, which names the present token, builds on."""
@@ -495,8 +511,9 @@ class Judgement:
         if of not in self._vouched:
             waiting = [
                 parent
-                for x in self._commits_of(keys)
-                if names_grant((*x.named, *x.mentioned), x.recorded, held.lease, held.layer)
+                for x in self._commits.values()
+                if keys & self._people_of(x)
+                and names_grant((*x.named, *x.mentioned), x.recorded, held.lease, held.layer)
                 for parent in x.parents
             ]
             below = set[str]()
@@ -574,6 +591,84 @@ class Judgement:
         people = self._pushers or self._people(commit.emails)
         finished = bool(later) and later[-1].how == COMPLETED
         return finished and bool(self._addresses.of(later[-1].holder) & people)
+
+
+class ClaimRule(NamedTuple):
+    """What a commit does to a claim that it touches, if all of these facts are true.
+
+    ``verdict`` is None for a commit that breaks nothing.
+    """
+
+    name: str
+    facts: tuple[Callable[[Judgement, TouchedClaim], bool], ...]
+    verdict: Callable[[Judgement, TouchedClaim], CommitVerdict] | None
+    reason: str
+
+
+CLAIM_RULES = (
+    ClaimRule(
+        "pushed by its holder",
+        (Judgement._is_pushed_by_holder,),
+        None,
+        "a server has seen to who pushes, unlike to the address in a commit",
+    ),
+    ClaimRule(
+        "its holder's assignment",
+        (Judgement._is_by_address, Judgement._changes_only_tasks),
+        None,
+        "commits of assignments name no token",
+    ),
+    ClaimRule(
+        "free",
+        (Judgement._is_free_now,),
+        None,
+        "a commit is judged by what is held now: no date of it decides anything",
+    ),
+    ClaimRule(
+        "proven",
+        (Judgement._is_by_address, Judgement._names_its_token),
+        None,
+        "its holder made it, under this lease",
+    ),
+    ClaimRule(
+        "its holder's, taken back",
+        (Judgement._is_by_address, Judgement._lands_elsewhere),
+        None,
+        "nothing of it arrives, so nobody has to prove anything",
+    ),
+    ClaimRule(
+        "unproven",
+        (Judgement._is_by_address,),
+        Judgement._unproven,
+        "only an address says that the holder made it, and anybody may write one",
+    ),
+    ClaimRule(
+        "taken back",
+        (Judgement._leaves_no_trace,),
+        None,
+        "other commits take back what it changes, and none of the holder's is undone",
+    ),
+    ClaimRule(
+        "vouched for",
+        (Judgement._is_vouched_for,),
+        None,
+        "a commit of the holder's that names the present token builds on it",
+    ),
+    ClaimRule(
+        "merged by its holder",
+        (Judgement._is_merged_by_holder,),
+        Judgement._merge_unproven,
+        "who merges vouches for what they take in, but only an address says who that was",
+    ),
+    ClaimRule(
+        "expired",
+        (Judgement._is_expired,),
+        Judgement._held_still,
+        "until a lease lapses nobody else may take it",
+    ),
+    ClaimRule("held", (), Judgement._held_now, "it is another's work on what somebody holds"),
+)
+"""How a commit is judged by each claim that it touches: the first rule that applies decides."""
 
 
 def _held(lease: Lease, verb: str) -> str:
