@@ -13,19 +13,16 @@ from kernel.rules.values import JO, KIM, at, lease
 from gitlease.check import judging, rules
 from gitlease.check.judging import (
     CLAIM_RULES,
-    PROOF,
     ClaimRule,
     CommitVerdict,
     Judgement,
     LedgerFacts,
-    TouchedClaim,
 )
 from gitlease.guard.commits import CommitFacts
 from gitlease.kernel.rules.edge import Addresses
-from gitlease.kernel.rules.instant import rfc3339
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Moment
-from gitlease.kernel.rules.viewpoint import Touched, names_grant
-from gitlease.kernel.rules.work import Finding, Level, Named
+from gitlease.kernel.rules.viewpoint import Touched
+from gitlease.kernel.rules.work import Finding, Named
 
 LEASE = lease(holder=KIM, paths=("src",))
 TOKEN = (Named("F001", "f001", LEASE.token),)
@@ -85,12 +82,12 @@ def cases() -> Iterator[dict[str, Any]]:
         yield dict(zip(CASES, values, strict=True))
 
 
-def judged(case: Mapping[str, Any], judgement: type[Judgement] = Judgement) -> list[Finding]:
+def judged(case: Mapping[str, Any]) -> list[Finding]:
     """All findings about one commit."""
     now = Moment(now=at(case["now"]))
     ledger = LedgerFacts("global", (LEASE,), {}, 0, DEFAULT_POLICY, now)
     people = Addresses()
-    judge = judgement(
+    judge = Judgement(
         addresses=people,
         ledgers={"global": ledger},
         pushers=people.of(case["pusher"]) if case["pusher"] else frozenset(),
@@ -98,64 +95,6 @@ def judged(case: Mapping[str, Any], judgement: type[Judgement] = Judgement) -> l
     )
     found = judge.find(commits_of(case))
     return [one for one in found if one.commit == "c" * 40]
-
-
-class OldJudgement(Judgement):
-    """As claims were judged before."""
-
-    def _judge_claim(self, claim: TouchedClaim) -> CommitVerdict | None:
-        commit, people, keys = claim.commit, claim.people, claim.keys
-        if keys & self._pushers:
-            return None
-        if keys & people:
-            return self._judge_address(claim)
-        verdict = self._judge(claim)
-        return verdict and verdict._replace(doubt=self._help(commit, keys))
-
-    def _judge_address(self, claim: TouchedClaim) -> CommitVerdict | None:
-        commit, held = claim.commit, claim.held
-        named, lease = (*commit.named, *commit.mentioned), held.lease
-        if commit.only_tasks:
-            return None
-        if not self._blocks_now(held):
-            return None
-        if names_grant(named, commit.recorded, lease, held.layer) or self._lands_elsewhere(claim):
-            return None
-        pushed = bool(self._pushers)
-        why = "it was pushed by somebody else and" if pushed else "it"
-        words = f"{judging._held(lease, 'holds')} now: {why} does not name token {lease.token}"
-        return CommitVerdict(rules.UNPROVEN, words, Level.ERROR if pushed else None, (PROOF,))
-
-    def _judge(self, claim: TouchedClaim) -> CommitVerdict | None:
-        commit, held, keys = claim.commit, claim.held, claim.keys
-        if not self._blocks_now(held) or self._leaves_no_trace(claim):
-            return None
-        lease, now = held.lease, self._ledgers[held.layer].moment.now.wall_ms
-        if commit.id in self._vouched_for(held, keys):
-            return None
-        merge = self._merges.get(commit.id)
-        if merge is not None and keys & self._people(merge.emails):
-            words = (
-                f"{judging._held(lease, 'holds')} now: {judging._who(merge)}, which merged it,"
-                f" does not name token {lease.token}"
-            )
-            level = Level.ERROR if self._pushers else None
-            return CommitVerdict(rules.UNPROVEN, words, level, (PROOF,))
-        until = f"until {rfc3339(lease.expires_at)}"
-        words = f"{judging._held(lease, 'holds')} now, {until}"
-        if lease.expires_at <= now:
-            words = f"{judging._held(lease, 'held')} {until}, and nobody else may take it yet"
-        return CommitVerdict(rules.HELD_NOW, words)
-
-
-@pytest.mark.slow
-def test_the_rules_judge_every_combination_of_facts_as_before() -> None:
-    verdicts = set[str]()
-    for case in cases():
-        before, after = judged(case, OldJudgement), judged(case)
-        assert after == before, case
-        verdicts |= {x.message for x in after}
-    assert len(verdicts) == 10, "all words that there are about a claim or a token"
 
 
 def naming(rule: ClaimRule) -> ClaimRule:
