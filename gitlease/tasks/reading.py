@@ -24,7 +24,7 @@ from gitlease.kernel.git.files import CACHE, Unreadable, load_json, make_folders
 from gitlease.kernel.git.mainline import GIT_CRYPT
 from gitlease.kernel.git.plain_yaml import BadYaml, Node, Shape, read_yaml
 from gitlease.kernel.ledger.ports import TaskList, TaskProblem, doing
-from gitlease.kernel.rules import edge, resources
+from gitlease.kernel.rules import edge
 from gitlease.kernel.rules.edge import Progress, Task
 from gitlease.kernel.rules.errors import Invalid, UsageError, shown
 from gitlease.kernel.rules.frozen import non_defaults, replace
@@ -694,6 +694,9 @@ def _load_rows(file: str, purpose: str) -> dict[str, list[Any]]:
     return rows if good else {}
 
 
+# Code decides what a text means, too: an upgrade must not answer from what the older one read. The
+# version says which code that is: what is installed does not change under one version. In an
+# editable install it does: whoever changes there what is read from a task file raises FORMAT.
 def _purpose(tasks: Tasks) -> str:
     words = [
         sorted(tasks.fields.items()),
@@ -702,23 +705,8 @@ def _purpose(tasks: Tasks) -> str:
         list(tasks.completed),
         tasks.exempt,
         __version__,
-        _digest_of_code(),
     ]
     return sha256(json.dumps(words).encode()).hexdigest()
-
-
-# Code decides what a text means, too: an upgrade must not answer from what the older one read.
-# Without its sources (an archive, compiled files alone) the version says which code it is.
-def _digest_of_code() -> str:
-    here = os.path.dirname(os.path.abspath(__file__))
-    digest = sha256()
-    with contextlib.suppress(OSError):
-        modules = (os.path.join(here, name) for name in sorted(os.listdir(here)))
-        for path in (*modules, edge.__file__, resources.__file__):
-            if path.endswith(".py"):
-                with open(path, "rb") as file:
-                    digest.update(file.read())
-    return digest.hexdigest()
 
 
 def _row(value: Value) -> Any:
