@@ -193,10 +193,10 @@ def verify_ledger(
     from gitlease.check.replay import NoLedger
 
     try:
-        from gitlease.check.replay import verify as replay_history
+        from gitlease.check.replay import verify
 
         is_own = where is not place.repository
-        done = replay_history(where, tip, sampled, environ=os.environ, is_own=is_own)
+        done = verify(where, tip, sampled, environ=os.environ, is_own=is_own)
         return shown, done, warnings
     except NoLedger as error:
         raise Invalid(f"{shown} holds no ledger: {error}") from None

@@ -464,9 +464,9 @@ class Call(DoorOfClone):
     def report_fault(self, error: Exception, *, traceback: bool) -> int:
         """Print an internal error in one line, with a hint."""
         if traceback:
-            import traceback as tracebacks
+            from traceback import print_exception
 
-            tracebacks.print_exception(error, file=sys.stderr)
+            print_exception(error, file=sys.stderr)
         message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
         hint = "run it again with --traceback and report what it prints"
         return tell(self, Fault(message, hints=(hint,)))

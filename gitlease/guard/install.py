@@ -57,7 +57,7 @@ class Plan:
 # --- install ----------------------------------------------------------------------------------
 
 
-def install(
+def install_hooks(
     repository: Repository,
     names: Sequence[str] = places.HOOKS,
     *,

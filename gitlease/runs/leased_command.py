@@ -13,8 +13,7 @@ from typing import NoReturn
 
 from gitlease.kernel.git.repository import TIMEOUT, short_host, without_secrets
 from gitlease.kernel.git.run import local_variables_cleared, run_git, started_at
-from gitlease.kernel.ledger import acts
-from gitlease.kernel.ledger import claim as claim_module
+from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.ledger.heartbeat import at_the_end, new_heartbeat, place_at_the_end
 from gitlease.kernel.ledger.keeping import holds_of
@@ -55,8 +54,14 @@ from gitlease.runs.records import (
     remember,
     runs_of,
 )
-from gitlease.runs.supervisor import ENDING as ENDINGS
-from gitlease.runs.supervisor import Ended, SupervisedProcess, Supervisor, early_by, grace_ms
+from gitlease.runs.supervisor import (
+    ENDING,
+    Ended,
+    SupervisedProcess,
+    Supervisor,
+    early_by,
+    grace_ms,
+)
 
 HURRY = 5.0  # seconds for the release of a run that somebody stopped
 LONGEST_TAIL = 1_400  # characters of a log in a note
@@ -129,7 +134,7 @@ def claim_to_run(
             ends_orderly(),
             claiming(place, replace(request.options, bind=not one)) as (run, bound),
         ):
-            answer = claim_module.claim(
+            answer = claim.claim(
                 place.ledger, resources, bound, wait=wait, on_wait=lambda x: on_wait(x, wait or 0)
             )
             return replace(answer, run=run)
@@ -634,7 +639,7 @@ def _in_background(
         message=ended.message,
     )
     runs.save(record)
-    for signum in ENDINGS:  # too late to stop it: what is left to do is to release
+    for signum in ENDING:  # too late to stop it: what is left to do is to release
         signal.signal(signum, signal.SIG_IGN)
     tail = runs.end_of(record)[0] if command.request.share_log else b""
     ended, finished, warnings = command.finish(ended, record.log, tail)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gitlease.kernel.ledger import acts
-from gitlease.kernel.ledger import claim as engine
+from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.edges import Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
@@ -155,7 +154,7 @@ def set_verb(
         answer = door.act(
             "set",
             [resource],
-            lambda ledger, some: engine.start(
+            lambda ledger, some: claim.start(
                 ledger,
                 some[0],
                 options,

@@ -29,7 +29,7 @@ from typing import Any, Literal
 from gitlease.agents.setup import distrust, set_up_agent, set_up_server
 from gitlease.gateway.tokens import FILE, Tokens
 from gitlease.guard.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
-from gitlease.guard.install import hook_states, install
+from gitlease.guard.install import hook_states, install_hooks
 from gitlease.guard.presence import RUN, git_dirs_of, others
 from gitlease.kernel.git.files import (
     LARGEST_NOTES,
@@ -370,7 +370,7 @@ def hooks(of: Examined) -> Rows:
     for problem in dict.fromkeys(x.problem for x in dead):
         hook, *_ = alike = [x for x in dead if x.problem == problem]
         names = [x.name for x in alike]
-        again = partial(install, of.repository, ours) if ours[:1] == names[:1] else None
+        again = partial(install_hooks, of.repository, ours) if ours[:1] == names[:1] else None
         typed = _COMMAND.search(problem)
         by = manager_install(Way(hook.way), names) if hook.awaits else typed[1] if typed else fix
         starts = f" ({hook.program})" if hook.program and not typed else ""

@@ -23,9 +23,9 @@ from gitlease.wiring.workspace import (
     Setting,
     proposed_settings,
     record_ledger,
+    set_config,
     tasks_seen,
     write_default_settings,
-    write_setting,
 )
 
 TTL = "lease.ttl"
@@ -75,7 +75,7 @@ def config_verb(
     if ledger:
         return _policy(door, key and key.lower(), value, cached=cached)
     if key is not None and value is not None:
-        name = write_setting(door.workspace.repository, key, value)
+        name = set_config(door.workspace.repository, key, value)
         shown = Setting(name, value or None, f"git config (local) {name}")
         done = f"set {name} to {value}" if value else f"unset {name}"
         return _result([shown], [done], *_beyond_limits(door, value if name == TTL else ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gitlease.kernel.ledger import claim as engine
+from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.rules.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.kernel.rules.frozen import replace
@@ -101,7 +101,7 @@ def claim_verb(
     answer = door.act(
         "claim",
         resources,
-        lambda ledger, some: engine.claim(
+        lambda ledger, some: claim.claim(
             ledger.for_dry_run() if dry_run else ledger,
             some,
             options,

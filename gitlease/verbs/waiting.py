@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gitlease.kernel.ledger import claim as engine
+from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.chores import told_by
+from gitlease.kernel.ledger.ledger_session import told_by
 from gitlease.kernel.ledger.watch import Watcher
 from gitlease.kernel.rules.errors import Hint, UsageError
 from gitlease.kernel.rules.instant import format_duration
@@ -43,7 +44,7 @@ def wait_verb(
     if not any:
         door.check_names(resources)
     part, began = WHOLE if scope is None else scope, door.now()
-    answer = engine.wait(
+    answer = claim.wait(
         door.ledger,
         resources,
         scope=part,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gitlease.guard.notes import CarriedLeases, is_due
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.pushes import fetch_commits
-from gitlease.kernel.git.repository import HEADS, Repository, commit_of, without_secrets
-from gitlease.kernel.git.repository import discover as find_repository
+from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discover, without_secrets
 from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
@@ -40,8 +39,8 @@ from gitlease.kernel.settings.schema import (
     load_settings,
     recorded_id,
     remotes_of_work,
+    set_config,
 )
-from gitlease.kernel.settings.schema import set_config as write_setting
 from gitlease.kernel.store.git_ledger import RefLedgerStore
 from gitlease.kernel.store.transport import TIME_LIMIT, Watched
 from gitlease.wiring.ledger import LedgerPlace, open_place
@@ -301,7 +300,7 @@ def open_workspace(
     bad flags.
     """
     environ = os.environ if environ is None else environ
-    repository = repository or find_repository(directory)
+    repository = repository or discover(directory)
     flags = {"ttl": ttl, "remote": remote, "layer": layer}
     place = open_place(
         repository, environ, flags, local=local, committed=committed, store=store, brief=brief
@@ -552,12 +551,12 @@ __all__ = [
     "Repository",
     "Setting",
     "Workspace",
-    "find_repository",
+    "discover",
     "open_workspace",
     "proposed_settings",
     "record_ledger",
+    "set_config",
     "tasks_seen",
     "without_secrets",
     "write_default_settings",
-    "write_setting",
 ]

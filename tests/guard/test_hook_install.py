@@ -27,7 +27,7 @@ from gitlease.guard.hook_places import (
     section,
     shim,
 )
-from gitlease.guard.install import HookState, hook_states, install, uninstall
+from gitlease.guard.install import HookState, hook_states, install_hooks, uninstall
 from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.kernel.rules.errors import Invalid
@@ -66,7 +66,7 @@ def found(repo: HookRepo) -> Repository:
 
 def put_in(repo: HookRepo, *, dry_run: bool = False) -> tuple[str, ...]:
     """Install all hooks, with the gitlease on PATH; what was said."""
-    return install(found(repo), program="", dry_run=dry_run).messages
+    return install_hooks(found(repo), program="", dry_run=dry_run).messages
 
 
 def fire(
@@ -256,7 +256,7 @@ def test_the_noted_program_comes_first_and_path_when_it_is_gone(
 ) -> None:
     noted = tmp_path / "with blanks"
     shutil.move(repo.bin / "gitlease", noted)
-    install(found(repo), program=str(noted))
+    install_hooks(found(repo), program=str(noted))
     assert repo.commit() == (0, "")
     assert len(repo.calls()) == 4
     noted.unlink()
@@ -281,13 +281,13 @@ def test_linked_work_trees_and_folders_share_hooks_and_marker(repo: HookRepo, wa
     repo.set_idle(IdleMarker())
     git(linked / "deep", "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
     assert repo.calls() == ["pre-commit "]
-    assert "made" not in " ".join(install(discover(str(linked)), program="").messages)
+    assert "made" not in " ".join(install_hooks(discover(str(linked)), program="").messages)
 
 
 def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     with raises(Invalid):
-        install(discover(str(tmp_path / "bare.git")))
+        install_hooks(discover(str(tmp_path / "bare.git")))
 
 
 # --- where a commit may claim a task -------------------------------------------------------------
@@ -481,7 +481,7 @@ def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
     repo.write(".git/hooks/pre-commit", b"#!/usr/bin/python3\n")
     repo.write(".git/hooks/pre-commit.before-gitlease", b"old")
     before = snapshot(repo.root)
-    plan = install(found(repo), ["pre-push", "pre-commit"], program="")
+    plan = install_hooks(found(repo), ["pre-push", "pre-commit"], program="")
     assert (plan.changes, len(plan.notes)) == ((), 2)
     assert_untouched(before, snapshot(repo.root))
 

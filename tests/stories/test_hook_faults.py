@@ -21,7 +21,7 @@ from support.repos import git, make_clone, run_git, settle
 from support.snapshots import check_words, cleaned
 
 from gitlease.guard.hook_places import SCRIPTS
-from gitlease.guard.install import install
+from gitlease.guard.install import install_hooks
 from gitlease.guard.opening import HookContext, open_hooks
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.git.run import SystemClock
@@ -78,7 +78,7 @@ class Hooked:
 
 def hooked(root: Path, remote: Remote, *, settings: str = "") -> Hooked:
     """Install the hooks of a clone, for the gitlease of these tests."""
-    install(discover(str(root)), program="")
+    install_hooks(discover(str(root)), program="")
     if settings:
         (root / ".gitlease.yaml").write_text(settings)
     settle(root / ".git" / "config")

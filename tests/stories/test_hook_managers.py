@@ -25,7 +25,7 @@ from gitlease.guard.hook_places import (
     lefthook_snippet,
     pre_commit_lines,
 )
-from gitlease.guard.install import Plan, hook_states, install, uninstall
+from gitlease.guard.install import Plan, hook_states, install_hooks, uninstall
 from gitlease.kernel.git.repository import discover
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def hook_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def put_in(repo: HookRepo) -> Plan:
-    return install(discover(str(repo.root)), program="")
+    return install_hooks(discover(str(repo.root)), program="")
 
 
 def take_out(repo: HookRepo) -> Plan:

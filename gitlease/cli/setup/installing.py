@@ -25,8 +25,7 @@ from gitlease.cli.app import completed, flag, option, refuse_options, verb
 from gitlease.cli.call import Call
 from gitlease.guard.entry import HOOKS
 from gitlease.guard.hook_places import Way, manager_install
-from gitlease.guard.install import HookState, hook_states, uninstall
-from gitlease.guard.install import install as install_hooks
+from gitlease.guard.install import HookState, hook_states, install_hooks, uninstall
 from gitlease.kernel.rules.errors import GitleaseError, Hint, Invalid, UsageError, shown
 from gitlease.kernel.rules.lease import same_person
 from gitlease.kernel.settings.identity import AGENTS
@@ -40,7 +39,7 @@ from gitlease.server.install import (
 from gitlease.server.opening import find_bare
 from gitlease.verbs.table import Details, Result, Table, Violations, Whole
 from gitlease.wiring.words import to_add_extras
-from gitlease.wiring.workspace import find_repository
+from gitlease.wiring.workspace import discover
 
 
 @verb(
@@ -82,7 +81,7 @@ def hooks_verb(call: Call, *, action: str, dry_run: bool, only: Sequence[str]) -
     if action != "install":
         unused = {"--dry-run": dry_run} if action == "status" else {"--only": only}
         refuse_options(unused, action)
-    repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
+    repository, names = discover(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
         states = [state for state in hook_states(repository) if state.name in names]
         return _show_hooks(call, states)
@@ -595,7 +594,7 @@ anything that could not be removed. To remove the program itself: pip uninstall 
 @flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int:
-    repository = find_repository(call.directory or ".")
+    repository = discover(call.directory or ".")
     held, stays = _known(call)
     # Nothing would renew or end them any more.
     if held and not dry_run:

@@ -20,7 +20,7 @@ from gitlease.verbs import wire
 from gitlease.verbs.sentences import date_time
 from gitlease.verbs.table import DURATION, Result, Table, Whole
 from gitlease.wiring.words import to_add_extras
-from gitlease.wiring.workspace import find_repository
+from gitlease.wiring.workspace import discover
 
 ACTIONS = ("add", "list", "revoke")
 HOST, PORT = "127.0.0.1", 8470
@@ -187,7 +187,7 @@ def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
     """Return the clones to serve by name, or the one around this folder as ``""``."""
     folders, seen = _folders(call, repo), dict[str, str]()
     for name, folder in folders.items():
-        home = os.path.realpath(find_repository(folder).common_dir)
+        home = os.path.realpath(discover(folder).common_dir)
         if home in seen:
             raise UsageError(f"{seen[home]} and {name} are the same clone: serve it once")
         seen[home] = name
