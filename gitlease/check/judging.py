@@ -283,6 +283,8 @@ class Judgement:
         self._landing, self._merges = landing, dict[str, CommitFacts]()
         self._commits: Mapping[str, CommitFacts] = {}
         self._vouched: dict[tuple[str, str], frozenset[str]] = {}
+        self._by_person: dict[str, list[CommitFacts]] = {}
+        self._paths_by: dict[frozenset[str], frozenset[str]] = {}
         self._held = [Held(facts.layer, x) for facts in ledgers.values() for x in facts.leases]
         self._keys = [addresses.of(held.lease.holder) for held in self._held]
         self._cover = Cover([held.lease for held in self._held])
@@ -299,6 +301,10 @@ class Judgement:
         """Every violation, in the order of the commits."""
         self._merges = merged_by(commits)
         self._commits, self._vouched = {commit.id: commit for commit in commits}, {}
+        self._by_person, self._paths_by = {}, {}
+        for commit in commits:
+            for person in self._people_of(commit):
+                self._by_person.setdefault(person, []).append(commit)
         found = find_superseded(
             commits, after=self._after, vouches=self._vouches, makers=self._makers
         )
@@ -454,10 +460,20 @@ class Judgement:
         """
         if len(claim.commit.parents) > 1:
             return False
-        of_holder = (x for x in self._commits.values() if claim.keys & self._people_of(x))
-        if any(change.path in claim.paths for x in of_holder for change in x.touched):
+        if not self._paths_of(claim.keys).isdisjoint(claim.paths):
             return False
         return self._lands_elsewhere(claim)
+
+    def _commits_of(self, keys: frozenset[str]) -> Iterable[CommitFacts]:
+        """The commits in which one of these people took part, each once."""
+        return {x.id: x for key in keys for x in self._by_person.get(key, ())}.values()
+
+    def _paths_of(self, keys: frozenset[str]) -> frozenset[str]:
+        """The paths that all commits of these people change."""
+        if keys not in self._paths_by:
+            touched = (change for commit in self._commits_of(keys) for change in commit.touched)
+            self._paths_by[keys] = frozenset(change.path for change in touched)
+        return self._paths_by[keys]
 
     def _is_vouched_for(self, claim: TouchedClaim) -> bool:
         return claim.commit.id in self._vouched_for(claim.held, claim.keys)
@@ -511,9 +527,8 @@ class Judgement:
         if of not in self._vouched:
             waiting = [
                 parent
-                for x in self._commits.values()
-                if keys & self._people_of(x)
-                and names_grant((*x.named, *x.mentioned), x.recorded, held.lease, held.layer)
+                for x in self._commits_of(keys)
+                if names_grant((*x.named, *x.mentioned), x.recorded, held.lease, held.layer)
                 for parent in x.parents
             ]
             below = set[str]()

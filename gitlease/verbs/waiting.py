@@ -1,10 +1,9 @@
-"""The verbs that wait for others, watch them, and check a token: ``wait``, ``watch``, ``fence``."""
+"""The verbs that wait for others or watch them: ``wait`` and ``watch``."""
 
 from __future__ import annotations
 
 from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.chores import told_by
-from gitlease.kernel.ledger.ledger_session import told_by
 from gitlease.kernel.ledger.watch import Watcher
 from gitlease.kernel.rules.errors import Hint, UsageError
 from gitlease.kernel.rules.instant import format_duration
