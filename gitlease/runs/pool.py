@@ -349,18 +349,16 @@ class PoolTaker:
 
     def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
         """Make the linked work tree first: the task is claimed in it."""
-        repository, names = self._place.repository, set(map(fold, skip))
+        repository = self._place.repository
         # Tasks are read as they are on the remote now: others may have landed some.
         if (source := tracked(repository, base)) is not None:
             fetch_branch(repository, *source)
         lands = self._request.run.finisher is not None  # with what the work tree has of the edge
         options = replace(self._request.run.options, commit=not lands, picked=True)
-        reading = self._place.queue.queue(ref=base)
-        self._tidy(reading.entries, names, base)
+        reading = self._place.queue.choices(ref=base, skip=skip)
+        self._tidy(reading.entries, set(map(fold, skip)), base)
         for entry in reading.next_up:
             name = entry.task.resource.text
-            if fold(name) in names:
-                continue
             branch = f"{BRANCHES}/{fit_name(name)}"
             try:
                 tree = open_worktree(repository, fit_name(name), branch=branch, base=base)

@@ -481,6 +481,14 @@ class TaskQueue:
         (task,) = self._with_records([task], look)
         return FoundTask(entry_of(task, found.tasks, self._context(look)))
 
+    def choices(self, *, ref: str | None = None, skip: Collection[str] = ()) -> QueueReading:
+        """Like ``queue``, where what may be handed out next is none of the tasks ``skip``.
+
+        Whoever hands out tasks takes the first that can be claimed: ``claim_next`` in the step that
+        claims it, a pool with work trees in the one that it has made for the task.
+        """
+        return _without(self.queue(ref=ref), frozenset(map(fold, skip)))
+
     def claim_next(
         self, options: ClaimOptions, *, skip: Collection[str] = ()
     ) -> tuple[Answer, Task]:
@@ -529,7 +537,7 @@ class TaskQueue:
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
             return _with_warnings(answer, reading.warnings + passed), task
         # That nothing is left is never said from old knowledge.
-        fresh = _without(self.queue(), skip)
+        fresh = self.choices(skip=skip)
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
             raise _PlanAnew(fresh.warnings + passed)
         raise nothing_left(fresh.entries, fresh.warnings + passed)
