@@ -281,6 +281,11 @@ class Guardian:
     def fileno(self) -> int:
         return -1 if self._line is None else self._line.fileno()
 
+    @property
+    def has_message(self) -> bool:
+        """Tell whether a message came along with the one that was waited for last."""
+        return b"\n" in self._buffer
+
     def is_gone(self) -> bool:
         """Tell whether it is gone, without waiting; and hear whether the command has ended."""
         while self._line is not None:

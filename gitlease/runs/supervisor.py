@@ -362,6 +362,9 @@ class SupervisedProcess:
         Return the exit status once the command has ended, 128 + n when signal n ended it.
         """
         line = self._guardian.fileno()
+        # A short command may have ended before its start was heard of: its line stays silent then.
+        if self._guardian.has_message:
+            seconds = 0.0
         if self._woken in wait_readable([self._woken, *([line] if line >= 0 else [])], seconds):
             with contextlib.suppress(BlockingIOError):
                 signums = [x for x in os.read(self._woken, 4_096) if x in PASSED_ON]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 from support.running import lives, number_in, until
 
+from gitlease.runs import supervisor
 from gitlease.runs.guardian import BOOT, CommandOrder, Guardian
+from gitlease.runs.supervisor import SupervisedProcess
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="orphans are adopted on Linux"),
@@ -88,3 +91,25 @@ def test_a_goodbye_leaves_what_the_command_left(guardian: Guardian, tmp_path: Pa
     assert lives(pid)
     assert not (tmp_path / "over").exists()
     os.kill(pid, 9)
+
+
+def test_a_command_that_ended_before_its_start_was_heard_of_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guardian, waits = Guardian(1_000), list[float]()
+    guardian._line, theirs = socket.socketpair()
+    theirs.sendall(b"started\nended 3\n")
+    assert guardian._hear("it is silent") == (b"started", b"")
+    guardian._line.setblocking(False)
+
+    def wait_readable(_: object, seconds: float) -> set[int]:
+        waits.append(seconds)
+        return set()
+
+    monkeypatch.setattr(supervisor, "wait_readable", wait_readable)
+    with SupervisedProcess(grace=1_000) as command:
+        command._guardian = guardian
+        assert command.wait(60.0) == 3
+        assert command.wait(60.0) == 3
+    assert waits == [0.0, 60.0]
+    theirs.close()
