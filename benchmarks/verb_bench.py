@@ -81,8 +81,12 @@ class DistantBench(VerbBench):
         """By the time, and by the number of requests."""
         if name == BARE:
             return None
-        same = max(self._requests[name]) <= max(self._requests[BARE])
+        same = self._most_requests(name) <= self._most_requests(BARE)
         return same and took <= DISTANT_AIM * base
+
+    def _most_requests(self, name: str) -> int:
+        # In the first round, which is not counted, the clone fetches the ledger.
+        return max(self._requests[name][-len(self.timings[name].ms) :])
 
     def round(self) -> None:
         """Every verb once, with the bare push between them."""
