@@ -300,7 +300,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     warnings = (
         # First, because it affects the rest.
         *([fresh.offline] if fresh.offline else []),
-        *(text for space in workspace.in_use for text in space.ledger.other_identity()),
+        *(text for space in workspace.in_use for text in space.ledger.mailbox.other_identity()),
         *dead_hooks(workspace),
         *landed,
         *workspace.inbox.take(),

@@ -248,16 +248,6 @@ def revision_of(head: Snapshot | LedgerStep) -> int:
     return head.ledger.header.revision if head.ledger else 0
 
 
-class NoInbox:
-    """An inbox that keeps nothing: a gateway does no work in the background."""
-
-    def leave(self, texts: Sequence[str]) -> None:
-        return None
-
-    def take(self) -> tuple[str, ...]:
-        return ()
-
-
 # --- the gateway ------------------------------------------------------------------------------
 
 FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
@@ -360,7 +350,6 @@ class Gateway:
             actor=actor,
             layer=self.layer,
             edges=Edges(self.files, self.rules, holder=holder),
-            inbox=NoInbox(),
             default_ttl=self._ttl,
             ttl_is_default=self._ttl_is_default,
             chores=in_order(),

@@ -412,7 +412,7 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                from gitlease.kernel.ledger.ledger_session import told, unread_notices
+                from gitlease.kernel.ledger.chores import told, unread_notices
 
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
                 self._losses += [told(notice) for notice in unread]

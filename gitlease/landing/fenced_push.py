@@ -550,4 +550,4 @@ class FencedPush:
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
         became = () if head is None else told_by(self._session.store, head, settled.open)
-        return became + self._session.news(head)
+        return became + self._session.mailbox.news(head)

@@ -171,7 +171,7 @@ def advice_after(door: Door, error: GitleaseError) -> Sequence[str]:
 def _way_back(door: Door, error: GitleaseError) -> str:
     """Return the command for a lease that the caller's session holds under another address."""
     ledgers = door.every_ledger() if error.views else ()
-    ways = (ledger.way_back_to(view) for view in error.views for ledger in ledgers)
+    ways = (ledger.mailbox.way_back_to(view) for view in error.views for ledger in ledgers)
     return next(filter(None, ways), "")
 
 

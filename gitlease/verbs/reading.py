@@ -336,7 +336,9 @@ def whoami_verb(door: Door) -> Result:
     warnings = [absent.message] if absent else []
     # It answers all the same where a copy of a ledger cannot be read.
     with contextlib.suppress(GitleaseError):
-        warnings += [text for ledger in door.every_ledger() for text in ledger.other_identity()]
+        warnings += [
+            text for ledger in door.every_ledger() for text in ledger.mailbox.other_identity()
+        ]
     return Result(
         body={**known, "sources": sources},
         lines=lambda: [Details(rows=rows)],

@@ -14,7 +14,7 @@ from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.pushes import fetch_commits
 from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discover, without_secrets
 from gitlease.kernel.git.run import SystemClock, WokenClock
-from gitlease.kernel.ledger.chores import in_order
+from gitlease.kernel.ledger.chores import Chore, in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
@@ -25,6 +25,7 @@ from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import MS, moment_of
 from gitlease.kernel.rules.lease import Actor, Lease
+from gitlease.kernel.rules.moves.operations import Operation
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, Resource
 from gitlease.kernel.settings.identity import Identity, here, resolve_identity
 from gitlease.kernel.settings.schema import (
@@ -109,17 +110,19 @@ class Workspace:
             inbox=place.inbox(actor),
             default_ttl=settings.ttl,
             ttl_is_default=settings.ttl_is_default,
-            chores=in_order(),
+            chores=in_order(_DeadRuns(self)),
             ttl_source=settings.found["lease.ttl"].source,
             patience=self.patience,
             landed=Landing(self, watched),
             learn=self.learn_main,
-            runs=lambda: _recorded_runs(place.private, self.clock),
-            elsewhere=lambda: self.everywhere()[1:],
-            remembers_holders=True,
+            live_runs=self._live_runs,
             run_tokens=self.identity.run_tokens,
             no_holder=self.identity.no_holder,
         )
+
+    def _live_runs(self) -> frozenset[str]:
+        runs = _recorded_runs(self.place.private, self.clock)
+        return frozenset() if runs is None else runs.live(self.layer)
 
     def check_remote(self) -> None:
         """Raise Invalid if this clone has no remote although its ledger is at one."""
@@ -130,7 +133,7 @@ class Workspace:
 
     @property
     def inbox(self) -> Inbox:
-        return self.ledger.inbox
+        return self.ledger.mailbox
 
     @cached_property
     def in_use(self) -> tuple[Workspace, ...]:
@@ -440,6 +443,32 @@ class Landing:
         if self._newer:
             workspace.learn_main(self._newer)
         return bool(self._newer)
+
+
+class _DeadRuns(Chore):
+    """Ends what dead runs of this clone hold; ``runs`` is loaded once there is a record of one."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def before(self, session: LedgerSession) -> tuple[str, ...]:
+        runs = self._recorded()
+        if runs is None:
+            return ()
+        from gitlease.runs.dead_runs import end_dead_runs
+
+        return end_dead_runs(session, runs, lambda: self._workspace.everywhere()[1:])
+
+    def rehearsed(self, session: LedgerSession) -> Sequence[Operation]:
+        runs = self._recorded()
+        if runs is None:
+            return ()
+        from gitlease.runs.dead_runs import dead_runs_of
+
+        return [end for _, ends in dead_runs_of(session, runs) for end in ends]
+
+    def _recorded(self) -> RunsFolder | None:
+        return _recorded_runs(self._workspace.place.private, self._workspace.clock)
 
 
 def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:

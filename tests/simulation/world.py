@@ -23,7 +23,6 @@ from simulation.server import Server
 from simulation.upheavals import Upheavals
 from simulation.weather import Weather
 from support.memory import Fault
-from support.session import NoInbox
 
 from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
@@ -328,7 +327,6 @@ class World:
             actor=replace(actor, branch=process.number or None),
             layer=LAYER,
             edges=Edges(FILES, RULES, holder=actor.holder),
-            inbox=NoInbox(),
             default_ttl=900,
             ttl_is_default=True,
             chores=in_order(),

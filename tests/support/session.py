@@ -14,7 +14,6 @@ from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import (
     Clock,
-    Inbox,
     Intent,
     LedgerStore,
     TaskChange,
@@ -31,16 +30,6 @@ from support import older
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.tasks import MemoryTasks
-
-
-class NoInbox(Inbox):
-    """Where no work is done in the background, nothing is left to be said."""
-
-    def leave(self, texts: Sequence[str]) -> None:
-        """Nobody would find them."""
-
-    def take(self) -> tuple[str, ...]:
-        return ()
 
 
 class NoTaskFiles:
@@ -107,7 +96,6 @@ def ledger_session(
         actor=actor,
         layer=layer,
         edges=edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder),
-        inbox=NoInbox(),
         default_ttl=default_ttl,
         ttl_is_default=True,
         chores=in_order(),
@@ -124,7 +112,7 @@ class LeaseService:
         self.session = session
         self.store, self.clock = session.store, session.clock
         self.actor, self.layer = session.actor, session.layer
-        self.edges, self.inbox = session.edges, session.inbox
+        self.edges, self.inbox = session.edges, session.mailbox
         self.look, self.known_look = session.look, session.known_look
 
         self.read = partial(stepping.read_leases, session)

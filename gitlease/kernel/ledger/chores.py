@@ -5,7 +5,8 @@ Each chore belongs to one part, and ``in_order`` gives a session its chores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gitlease.kernel.ledger.edges import (
@@ -19,6 +20,7 @@ from gitlease.kernel.ledger.edges import (
     given_back,
 )
 from gitlease.kernel.ledger.ports import (
+    Inbox,
     Intent,
     LedgerStore,
     Pending,
@@ -26,11 +28,15 @@ from gitlease.kernel.ledger.ports import (
     TaskChange,
     TaskList,
 )
+from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.edge import People
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import State, same_person
-from gitlease.kernel.rules.ledger import Fate, Ledger
+from gitlease.kernel.rules.lease import Actor, State, same_person
+from gitlease.kernel.rules.lease_view import LeaseView
+from gitlease.kernel.rules.ledger import NOTED, Fate, Ledger, Notice, is_of_kept
+from gitlease.kernel.rules.moves.operations import TAKEOVER, Acknowledge, Operation, Outcome
+from gitlease.kernel.rules.resources import WHOLE
 
 if TYPE_CHECKING:
     from gitlease.kernel.ledger.ledger_session import LedgerSession
@@ -46,6 +52,10 @@ class Chore(Protocol):
         """Do what must be done before a step is planned, once for each step; return messages."""
         return ()
 
+    def rehearsed(self, session: LedgerSession) -> Iterable[Operation]:
+        """The operations that ``before`` carries out, for a step that is only rehearsed."""
+        return ()
+
     def read(self, session: LedgerSession, head: Snapshot) -> tuple[str, ...]:
         """Do what a state shows that was fetched to be read; return messages."""
         return ()
@@ -55,14 +65,17 @@ class Chore(Protocol):
         return ()
 
 
-def in_order() -> tuple[Chore, ...]:
+def in_order(dead_runs: Chore | None = None) -> tuple[Chore, ...]:
     """The chores of a session. Each of the three moments calls them in this order.
 
     1. What became of open changes: it asks the ledger only if there are some, and what still may
        land after that decides which edits are finished.
     2. Edits of killed commands, before anything is planned on these files.
+    3. Dead runs, which only a clone has: a claim of theirs that may still land is open, and the
+       leases that they lose are free to the step that follows.
     """
-    return OpenChanges(), InterruptedEdits()
+    usual = OpenChanges(), InterruptedEdits()
+    return usual if dead_runs is None else (*usual, dead_runs)
 
 
 # --- changes of unknown outcome -------------------------------------------------------------------
@@ -239,3 +252,168 @@ def _located(
     here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]
     away = [c for c in here if c.resource not in files and c.file not in broken]
     return [c for c in here if c not in away], away
+
+
+# --- messages to a person -------------------------------------------------------------------------
+
+_SPOKE = "session"  # begins an entry of this clone's memory: a session, and its holder
+
+
+def _way_back(holder: str) -> str:
+    """The command with which a session goes on as the holder that it was."""
+    return f"git config user.email {shlex.quote(holder)}"
+
+
+class Mailbox:
+    """What a session's person must be told beside the answer: losses, notes, and the inbox."""
+
+    def __init__(self, session: LedgerSession, inbox: Inbox | None) -> None:
+        """Only a clone has an ``inbox``, and remembers as whom its sessions speak."""
+        self._session, self._inbox = session, inbox
+        self._keeps_holders = self._remembers_holders = inbox is not None
+
+    def leave(self, texts: Sequence[str]) -> None:
+        """Leave some lines for the person's next call."""
+        if self._inbox is not None:
+            self._inbox.leave(texts)
+
+    def take(self) -> tuple[str, ...]:
+        """The lines left, oldest first, each only once."""
+        return () if self._inbox is None else self._inbox.take()
+
+    def news(self, head: Snapshot | None) -> tuple[str, ...]:
+        """Notices about this holder's lost leases, shown once in this clone."""
+        # A dry run marks nothing as shown.
+        if self._session.is_dry:
+            return ()
+        session, notices = self._session, self._notices(head)
+        unread = unread_notices(session.store, session.layer, notices, session.actor)
+        others = self._leases_of_other_identity(head)
+        return (*others, *(told(notice) for notice in unread), *self.take())
+
+    def acknowledgement(self, head: Snapshot | None) -> list[Operation]:
+        """The operation that marks as read what a state has for this run."""
+        actor = self._session.actor
+        ids = tuple(n.id for n in self._notices(head) if is_to(n, actor))
+        return [Acknowledge(id=fresh_id(), actor=actor, notices=ids)] if ids else []
+
+    def _notices(self, head: Snapshot | None) -> Sequence[Notice]:
+        holder = self._session.actor.holder
+        return head.ledger.notices(holder) if head and head.ledger else ()
+
+    def other_identity(self) -> tuple[str, ...]:
+        """The same warning as in every answer, by this clone's copy: once for each session."""
+        if not self._other_holders():  # without reading the ledger
+            return ()
+        return self._leases_of_other_identity(self._session.store.known(self._session.layer))
+
+    def way_back_to(self, view: LeaseView) -> str:
+        """The command that makes a lease the caller's again, if this session holds it as another.
+
+        Waiting does not help then: the session would wait for itself. ``""`` for other leases.
+        """
+        same = view.layer == self._session.layer and view.session == self._session.actor.session
+        others = self._other_holders() if same and view.state == State.ACTIVE.value else ()
+        return next((_way_back(x) for x in others if same_person(x, view.holder)), "")
+
+    def _other_holders(self) -> list[str]:
+        actor = self._session.actor
+        if not self._keeps_holders or actor.session is None:
+            return []
+        before = f"{_SPOKE} {actor.session} as "
+        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
+        return sorted(x for x in holders if not same_person(x, actor.holder))
+
+    def _leases_of_other_identity(self, head: Snapshot | None) -> tuple[str, ...]:
+        """Say once that this session holds leases as another holder, as it spoke here before."""
+        actor, name = self._session.actor, self._session.actor.session
+        if not self._remembers_holders or name is None or head is None or head.ledger is None:
+            return ()
+        self._remembers_holders = False
+        now, said = self._session.clock.now().wall_ms, list[str]()
+        for holder in self._other_holders():
+            own = head.ledger.live(holder)[0].of_person(holder)
+            live = (x for x in own if x.session == name and x.expires_at > now)
+            if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
+                back = _way_back(holder)
+                said.append(
+                    f"session {name} holds {names} as {holder}, and user.email is "
+                    f"{actor.holder or 'unset'} now; to go on with that: {back}"
+                )
+        return tuple(said)
+
+    def _spoken(self) -> frozenset[str]:
+        return self._session.store.shown(self._session.layer, ())
+
+    def remember_holder(self, outcomes: Sequence[Outcome | GitleaseError]) -> None:
+        """Remember in this clone as whom its session holds leases."""
+        actor = self._session.actor
+        if actor.session is None or not self._keeps_holders or self._session.is_dry:
+            return
+        leases = (x for outcome in outcomes if isinstance(outcome, Outcome) for x in outcome.leases)
+        if any(x.session == actor.session and x.same_holder(actor) for x in leases):
+            self._session.store.shown(
+                self._session.layer, [f"{_SPOKE} {actor.session} as {actor.holder}"]
+            )
+
+
+NOTICES_BACK = 200  # events
+CLAIMED = "claimed after its lapse"
+
+
+def unread_notices(
+    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
+) -> list[Notice]:
+    """The notices that this run has not seen in this clone; marks them as shown.
+
+    A notice about another run of the same person stays unread for that run, and is shown to that
+    run alone if the person caused it, or if it is a note.
+    """
+    run = f" to {actor.session}" if actor.session else ""
+    keys = {
+        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
+        for n in notices
+        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
+    }
+    if not keys:
+        return []
+    before = store.shown(layer, list(keys))
+    unread = [n for key, n in keys.items() if key not in before]
+    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
+
+
+def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
+    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
+    if notice.what != TAKEOVER[0] or notice.reason is None:
+        return notice.what == TAKEOVER[0]
+    operation = notice.id.partition("-")[0]
+    events = store.history(layer, NOTICES_BACK)
+    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
+
+
+def is_to(notice: Notice, actor: Actor) -> bool:
+    """Return whether it is about this run or the person, not another run."""
+    return notice.session in (None, actor.session)
+
+
+def told(notice: Notice) -> str:
+    """A notice as one line."""
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f" (session {notice.session})" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    if notice.what == NOTED:
+        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
+        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
+    if notice.what == CLAIMED:
+        return (
+            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
+        )
+    done = "kept for later" if is_of_kept(notice) else _DONE.get(notice.what, notice.what)
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+_DONE = {
+    "taken_over": "taken over",
+    "replaced": "replaced, after it had lapsed,",
+    "run_out": "ended with its session",
+}

@@ -122,7 +122,9 @@ class Keeper:
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
                 answer = renew_grants(session, [hold.grant for hold in part])
-                session.inbox.leave([x for x in answer.warnings if x not in session.store.warnings])
+                session.mailbox.leave(
+                    [x for x in answer.warnings if x not in session.store.warnings]
+                )
                 renewed += holds_of(answer)
                 by_id = {hold.grant.lease_id: hold for hold in part}
                 for refusal in answer.refused:

@@ -15,25 +15,22 @@ from __future__ import annotations
 
 import copy
 import random
-import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
 
-from gitlease.kernel.ledger.chores import Chore
+from gitlease.kernel.ledger.chores import Chore, Mailbox, is_to
 from gitlease.kernel.ledger.edges import Edges
 from gitlease.kernel.ledger.ports import (
     Clock,
-    DeadRun,
     Inbox,
     LandedWork,
     LedgerStore,
-    Runs,
     Snapshot,
 )
 from gitlease.kernel.ledger.restoring import waiting
-from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction, fresh_id
+from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction
 from gitlease.kernel.rules.edge import Assignee, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.kernel.rules.frozen import dataclass, replace
@@ -48,19 +45,13 @@ from gitlease.kernel.rules.lease import (
     same_person,
 )
 from gitlease.kernel.rules.lease_view import LeaseView
-from gitlease.kernel.rules.ledger import MAX_STEP, NOTED, Damage, Ledger, Notice, is_of_kept
+from gitlease.kernel.rules.ledger import MAX_STEP, Damage, Ledger, Notice
 from gitlease.kernel.rules.moves.holding import UNASSIGNED
 from gitlease.kernel.rules.moves.operations import (
-    TAKEOVER,
-    Acknowledge,
     Event,
     Operation,
-    Outcome,
-    RunOut,
-    Unbind,
-    grant_of,
 )
-from gitlease.kernel.rules.resources import WHOLE, Resource, fold
+from gitlease.kernel.rules.resources import Resource, fold
 
 RECORD, FILE = "record", "file"
 _GRANTS = frozenset({"claimed", "taken_over"})
@@ -192,14 +183,6 @@ class LedgerView:
         return self.head.policy
 
 
-_SPOKE = "session"  # begins an entry of this clone's memory: a session, and its holder
-
-
-def _way_back(holder: str) -> str:
-    """The command with which a session goes on as the holder that it was."""
-    return f"git config user.email {shlex.quote(holder)}"
-
-
 class LedgerSession:
     """The ledger of one layer as one actor reads and changes it."""
 
@@ -211,32 +194,31 @@ class LedgerSession:
         actor: Actor,
         layer: str,
         edges: Edges,
-        inbox: Inbox,
         default_ttl: int,
         ttl_is_default: bool,
         chores: Sequence[Chore],
+        inbox: Inbox | None = None,
         ttl_source: str = "",
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         landed: LandedWork | None = None,
         learn: Callable[[], object] = lambda: None,
         carry: CarryOut | None = None,
-        runs: Callable[[], Runs | None] = lambda: None,
-        elsewhere: Callable[[], Sequence[LedgerSession]] = lambda: (),
-        remembers_holders: bool = False,
+        live_runs: Callable[[], frozenset[str]] = frozenset,
         run_tokens: frozenset[int] = frozenset(),
         no_holder: GitleaseError | None = None,
     ) -> None:
         """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
         that this process works below, in its session. ``no_holder`` refuses every change.
-        ``learn`` has the clone learn what it lacks of the default branch, and never fails.
+        ``live_runs`` gives the ids of the leases that live runs of this clone have. ``inbox`` is
+        the person's; a gateway has none. ``learn`` has the clone learn what it lacks of the default
+        branch, and never fails.
         """
         self._no_holder = no_holder
-        self._runs, self._run_tokens, self._elsewhere = runs, run_tokens, elsewhere
-        self._remembers_holders = self._keeps_holders = remembers_holders
+        self._live_runs, self._run_tokens = live_runs, run_tokens
         self.landed, self._learn = landed, learn
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
-        self.edges, self.inbox = edges, inbox
+        self.edges = edges
         edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
         edges.own_decision = lambda task: self.decisions.own_at(task)
         edges.own_records = self.own_records
@@ -251,6 +233,7 @@ class LedgerSession:
         self._chores = tuple(chores)
         self._done: tuple[str, ...] | None = None  # messages of chores before the next step
         self.decisions = Decisions(self)
+        self.mailbox = Mailbox(self, inbox)
 
     @cached_property
     def transaction(self) -> Transaction:
@@ -269,6 +252,7 @@ class LedgerSession:
         """The same session for a dry run: its steps are decided, and written nowhere."""
         other = copy.copy(self)
         other.is_dry = True
+        other.mailbox = Mailbox(other, None)
         return other
 
     # --- read -----------------------------------------------------------------------------------
@@ -343,73 +327,9 @@ class LedgerSession:
         """Now, with this clone's sightings of a state."""
         return Moment(now=self.clock.now(), seen=head.seen)
 
-    def news(self, head: Snapshot | None) -> tuple[str, ...]:
-        """Notices about this holder's lost leases, shown once in this clone."""
-        # A dry run marks nothing as shown.
-        if self.is_dry:
-            return ()
-        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        unread = unread_notices(self.store, self.layer, notices, self.actor)
-        others = self._leases_of_other_identity(head)
-        return (*others, *(told(notice) for notice in unread), *self.inbox.take())
-
-    def other_identity(self) -> tuple[str, ...]:
-        """The same warning as in every answer, by this clone's copy: once for each session."""
-        if not self._other_holders():  # without reading the ledger
-            return ()
-        return self._leases_of_other_identity(self.store.known(self.layer))
-
-    def way_back_to(self, view: LeaseView) -> str:
-        """The command that makes a lease the caller's again, if this session holds it as another.
-
-        Waiting does not help then: the session would wait for itself. ``""`` for other leases.
-        """
-        same = view.layer == self.layer and view.session == self.actor.session
-        others = self._other_holders() if same and view.state == State.ACTIVE.value else ()
-        return next((_way_back(x) for x in others if same_person(x, view.holder)), "")
-
-    def _other_holders(self) -> list[str]:
-        actor = self.actor
-        if not self._keeps_holders or actor.session is None:
-            return []
-        before = f"{_SPOKE} {actor.session} as "
-        holders = {x.removeprefix(before) for x in self._spoken() if x.startswith(before)}
-        return sorted(x for x in holders if not same_person(x, actor.holder))
-
-    def _leases_of_other_identity(self, head: Snapshot | None) -> tuple[str, ...]:
-        """Say once that this session holds leases as another holder, as it spoke here before."""
-        actor, name = self.actor, self.actor.session
-        if not self._remembers_holders or name is None or head is None or head.ledger is None:
-            return ()
-        self._remembers_holders = False
-        now, said = self.clock.now().wall_ms, list[str]()
-        for holder in self._other_holders():
-            own = head.ledger.live(holder)[0].of_person(holder)
-            live = (x for x in own if x.session == name and x.expires_at > now)
-            if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
-                back = _way_back(holder)
-                said.append(
-                    f"session {name} holds {names} as {holder}, and user.email is "
-                    f"{actor.holder or 'unset'} now; to go on with that: {back}"
-                )
-        return tuple(said)
-
-    def _spoken(self) -> frozenset[str]:
-        return self.store.shown(self.layer, ())
-
-    def _remember_holder(self, outcomes: Sequence[Outcome | GitleaseError]) -> None:
-        """Remember in this clone as whom its session holds leases."""
-        actor = self.actor
-        if actor.session is None or not self._keeps_holders or self.is_dry:
-            return
-        leases = (x for outcome in outcomes if isinstance(outcome, Outcome) for x in outcome.leases)
-        if any(x.session == actor.session and x.same_holder(actor) for x in leases):
-            self.store.shown(self.layer, [f"{_SPOKE} {actor.session} as {actor.holder}"])
-
     def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
         """Those of some leases that a live run has, which alone ends them unless they are named."""
-        runs = self._runs()
-        live = frozenset[str]() if runs is None else runs.live(self.layer)
+        live = self._live_runs()
         return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
 
     @property
@@ -440,7 +360,7 @@ class LedgerSession:
         head, said = self._head(cached=cached)
         found, doubt = ask(head), self.store.doubt(head)
         said = (*((doubt.message,) if doubt else ()), *said)
-        return found, self.warnings_of(head, cached=cached) + said + self.news(head)
+        return found, self.warnings_of(head, cached=cached) + said + self.mailbox.news(head)
 
     def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
         if not cached:
@@ -483,18 +403,16 @@ class LedgerSession:
         self.settle()
         done, self._done = self._done or (), None
         known = self.store.known(self.layer)
-        said = done + self.news(known)
-        notices = known.ledger.notices(self.actor.holder) if known and known.ledger else ()
-        ids = tuple(n.id for n in notices if is_to(n, self.actor))
-        # They go along with a step that is made anyway; alone they would cost a push.
-        read = [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)] if ids else []
+        said = done + self.mailbox.news(known)
+        # It goes along with a step that is made anyway; alone it would cost a push.
+        read = self.mailbox.acknowledgement(known)
         # A full step leaves them to the next one.
         batch = [*operations, *read][: max(MAX_STEP, len(operations))]
         carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
         try:
             if self.is_dry:
                 # What a real step would let go of first.
-                before = [end for _, ends in self._dead_runs() for end in ends]
+                before = [op for chore in self._chores for op in chore.rehearsed(self)]
                 step = _read_with_retry(lambda: rehearse([*before, *batch], together=together))
             else:
                 step = carry_out(batch, together=together, what=named(what, operations))
@@ -503,11 +421,11 @@ class LedgerSession:
             if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
                 message = f"{self._ttl_source}: {message}"
             known = self.store.known(self.layer)
-            after = self._after(known) + self.news(known)
+            after = self._after(known) + self.mailbox.news(known)
             warnings = self.store.warnings + said + after
             raise refusal.with_(message=message, warnings=warnings) from None
-        self._remember_holder(step.applied.results)
-        return step, said + self._after(step.head) + self.news(step.head)
+        self.mailbox.remember_holder(step.applied.results)
+        return step, said + self._after(step.head) + self.mailbox.news(step.head)
 
     def _after(self, head: Snapshot | None) -> tuple[str, ...]:
         return tuple(text for chore in self._chores for text in chore.after(self, head))
@@ -522,9 +440,7 @@ class LedgerSession:
         self.learn_main()
         if self._done is None and not self.is_dry:
             self._watch_main_branch()
-            done = tuple(text for chore in self._chores for text in chore.before(self))
-            self._done = done  # so that the next line comes here once
-            self._done = done + self._end_dead_runs()
+            self._done = tuple(text for chore in self._chores for text in chore.before(self))
 
     def is_landing_to_judge(self) -> bool:
         """Return whether the last contact may have shown that work of this holder has landed."""
@@ -547,89 +463,6 @@ class LedgerSession:
             with suppress(GitleaseError):  # what follows reports it
                 self.landed.watch(lambda: any(x.edge for x in self.own_live()))
 
-    def _dead_runs(self) -> Iterator[tuple[DeadRun, list[Operation]]]:
-        """The dead runs of this clone, and what lets go of all that they were granted or bound."""
-        runs = self._runs()
-        for dead in () if runs is None else runs.dead(self.layer, self.actor):
-            actor, ends = replace(self.actor, session=dead.session), list[Operation]()
-            if dead.may_outlive:
-                if not self._has_live(dead):
-                    yield dead, []
-                continue
-            known = {grant.lease_id for grant in (*dead.granted, *dead.bound)}
-            granted, bound = dead.granted, dead.bound
-            if dead.shares:
-                # What a nested run works under, or its command claimed, stays held. The record
-                # stays as well, so that the rest ends once that run has.
-                mine = self.in_session(dead.session)
-                kept = {x.lease_id for x in self.of_live_runs(mine)}
-                left = {x.lease_id for x in mine} - kept
-                granted = tuple(x for x in granted if x.lease_id in left)
-                bound = tuple(x for x in bound if x.lease_id in left)
-                if not granted and not bound:
-                    continue
-            # What the command of a dead run claimed in its session is nobody's any more.
-            ends_all = dead.alone and not dead.shares
-            below = self.in_session(dead.session, but=known) if ends_all else ()
-            if own := (*granted, *map(grant_of, below)):
-                ends.append(RunOut(id=fresh_id(), actor=actor, grants=own))
-            if bound:
-                ends.append(Unbind(id=fresh_id(), actor=actor, grants=bound))
-            yield dead, ends
-
-    def _has_live(self, dead: DeadRun) -> bool:
-        """Tell whether a lease of a dead run has not run out yet."""
-        ids, now = {x.lease_id for x in (*dead.granted, *dead.bound)}, self.clock.now().wall_ms
-        own = (x for x in self.own_live() if x.expires_at > now)
-        return any(x.lease_id in ids or (dead.alone and x.session == dead.session) for x in own)
-
-    def _end_dead_runs(self) -> tuple[str, ...]:
-        """End what dead runs of this clone hold, in every layer; return messages."""
-        messages, runs = [*self._end_dead_runs_here()], self._runs()
-        elsewhere = frozenset[str]() if runs is None else runs.layers_of_dead(self.actor)
-        for other in self._elsewhere() if elsewhere - {self.layer} else ():
-            with suppress(GitleaseError):  # the next command tries again
-                messages += other._end_dead_runs_here()
-        return tuple(messages)
-
-    def _end_dead_runs_here(self) -> tuple[str, ...]:
-        messages = list[str]()
-        for dead, ends in self._dead_runs():
-            freed = list[Lease]()
-            try:
-                freed += self._carry_out_ends(ends)
-                # What its command claimed in other layers ends with it as well.
-                ends_all = dead.alone and not (dead.may_outlive or dead.shares)
-                for other in self._elsewhere() if ends_all else ():
-                    freed += other.end_session_of_run(dead.session)
-            except GitleaseError:  # the step that follows reports it
-                break
-            # After the step: a kill in between has the next command do it again. A claim whose
-            # outcome is still unknown may yet land.
-            lands = dead.claims and bool(list(self.store.pending(self.layer)))
-            if not lands and not dead.shares:
-                dead.forget()
-            messages += [
-                f"{x.resource}: session {dead.session} is dead, and no longer holds it"
-                for x in freed
-            ]
-        return tuple(messages)
-
-    def end_session_of_run(self, name: str) -> list[Lease]:
-        """End what a run that has ended still holds here in its own session; return that."""
-        if not (left := self.in_session(name)):
-            return []
-        actor = replace(self.actor, session=name)
-        op = RunOut(id=fresh_id(), actor=actor, grants=tuple(map(grant_of, left)))
-        return self._carry_out_ends([op])
-
-    def _carry_out_ends(self, ends: Sequence[Operation]) -> list[Lease]:
-        if not ends:
-            return []
-        step = self.transaction.carry_out(ends, together=False, what="the end of a run")
-        results = (x for x in step.applied.results if isinstance(x, Outcome))
-        return [lease for result in results for lease in result.leases]
-
 
 def _read_with_retry(read: Callable[[], T]) -> T:
     # The remote may have moved on during the repair of a damaged copy.
@@ -639,69 +472,7 @@ def _read_with_retry(read: Callable[[], T]) -> T:
         return read()
 
 
-# --- news -----------------------------------------------------------------------------------------
-
 DAMAGE_SHOWN = 10
-NOTICES_BACK = 200  # events
-CLAIMED = "claimed after its lapse"
-
-
-def unread_notices(
-    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
-) -> list[Notice]:
-    """The notices that this run has not seen in this clone; marks them as shown.
-
-    A notice about another run of the same person stays unread for that run, and is shown to that
-    run alone if the person caused it, or if it is a note.
-    """
-    run = f" to {actor.session}" if actor.session else ""
-    keys = {
-        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
-        for n in notices
-        if is_to(n, actor) or not (n.what == NOTED or same_person(n.by, n.to))
-    }
-    if not keys:
-        return []
-    before = store.shown(layer, list(keys))
-    unread = [n for key, n in keys.items() if key not in before]
-    return [replace(n, what=CLAIMED) if _is_claim(store, layer, n) else n for n in unread]
-
-
-def _is_claim(store: LedgerStore, layer: str, notice: Notice) -> bool:
-    # A ledger tells of a claim after a lapse as of a deliberate one, which always has a reason.
-    if notice.what != TAKEOVER[0] or notice.reason is None:
-        return notice.what == TAKEOVER[0]
-    operation = notice.id.partition("-")[0]
-    events = store.history(layer, NOTICES_BACK)
-    return any(e.operation == operation and e.detail for e in events if e.kind in TAKEOVER)
-
-
-def is_to(notice: Notice, actor: Actor) -> bool:
-    """Return whether it is about this run or the person, not another run."""
-    return notice.session in (None, actor.session)
-
-
-def told(notice: Notice) -> str:
-    """A notice as one line."""
-    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
-    session = f" (session {notice.session})" if notice.session else ""
-    why = f': "{notice.reason}"' if notice.reason else ""
-    if notice.what == NOTED:
-        more = f" (in full: show {notice.resource})" if why.endswith('…"') else ""
-        return f"note on {notice.resource}{scope} by {notice.by}{why}{more}"
-    if notice.what == CLAIMED:
-        return (
-            f"{notice.by} claimed {notice.resource}{scope}, after your lease{session} lapsed{why}"
-        )
-    done = "kept for later" if is_of_kept(notice) else _DONE.get(notice.what, notice.what)
-    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
-
-
-_DONE = {
-    "taken_over": "taken over",
-    "replaced": "replaced, after it had lapsed,",
-    "run_out": "ended with its session",
-}
 
 
 def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:

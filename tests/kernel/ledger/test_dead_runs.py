@@ -12,6 +12,7 @@ from support.session import MemoryWorld
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.rules.errors import Unavailable
 from gitlease.kernel.rules.lease import Actor
+from gitlease.runs import dead_runs
 
 
 def test_what_ended_here_is_told_beside_what_ended_elsewhere(
@@ -23,13 +24,12 @@ def test_what_ended_here_is_told_beside_what_ended_elsewhere(
     )
     told = {"global": ("F001: gone",), "team": ("F002: gone",)}
 
-    def ends(session: LedgerSession) -> tuple[str, ...]:
+    def ends(session: LedgerSession, *_: object) -> tuple[str, ...]:
         if session is away:
             raise Unavailable("not now")
         return told[session.layer]
 
     runs: Any = SimpleNamespace(layers_of_dead=lambda _: frozenset({"global", "team", "away"}))
-    monkeypatch.setattr(LedgerSession, "_end_dead_runs_here", ends)
-    monkeypatch.setattr(here, "_elsewhere", lambda: [away, team])
-    monkeypatch.setattr(here, "_runs", lambda: runs)
-    assert here._end_dead_runs() == ("F001: gone", "F002: gone")
+    monkeypatch.setattr(dead_runs, "end_in_layer", ends)
+    ended = dead_runs.end_dead_runs(here, runs, lambda: [away, team])
+    assert ended == ("F001: gone", "F002: gone")
