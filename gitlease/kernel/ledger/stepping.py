@@ -122,26 +122,13 @@ def change_with_edges(
     if not checked:
         # Before the ledger changes: lease and edge are both had, or none is.
         edges.check(planned, commit=commit)
-    ids = [op.id for op in operations]
-    intent = None
-    # Kept before the step: a kill after it leaves a lease whose edge the next command writes.
-    if not session.is_dry and (changes := tuple(changes_of(planned))):
-        intent = Intent(
-            id=ids[0],
-            holder=edges.holder,
-            goal=goal,
-            operations=tuple(ids),
-            changes=changes,
-            commit=record,
-        )
-        edges.files.intend(intent)
+    ids = tuple(op.id for op in operations)
+    intent = _intended(session, ids, planned, goal, commit=record)
     try:
         step, said = session.step(what, operations)
     except GitleaseError as refusal:
         if intent is not None:
-            # What may still land, a later command finds in the ledger or not.
-            pending = {op for x in session.store.pending(session.layer) for op in x.operations}
-            (edges.files.settled if pending.isdisjoint(ids) else edges.files.leave)(intent)
+            _drop(session, intent)
         if isinstance(refusal, LeaseHeld) and any(map(_is_by_file, refusal.each or (refusal,))):
             # The plan may be older than what the ledger decided about an assignee since.
             session.decisions.deepen()
@@ -153,6 +140,58 @@ def change_with_edges(
                 hints = (*refusal.hints, *says_so(planned, refusal.resource))
                 raise refusal.with_(hints=hints) from None
         raise
+    answer = _with_edges(session, step, operations, planned, said, intent, goal)
+    return _with_landed(session, answer)
+
+
+def _intended(
+    session: LedgerSession,
+    operations: tuple[str, ...],
+    planned: Sequence[Planned],
+    goal: str,
+    *,
+    commit: bool,
+) -> Intent | None:
+    """Keep the edits of a step before it: a kill after it leaves a lease without its edge.
+
+    The next command writes that edge. None if there is nothing to edit, or nothing is written.
+    """
+    changes = () if session.is_dry else tuple(changes_of(planned))
+    if not changes:
+        return None
+    intent = Intent(
+        id=operations[0],
+        holder=session.edges.holder,
+        goal=goal,
+        operations=operations,
+        changes=changes,
+        commit=commit,
+    )
+    session.edges.files.intend(intent)
+    return intent
+
+
+def _drop(session: LedgerSession, intent: Intent) -> None:
+    """Forget the edits of a step that was refused, unless it may still land."""
+    # What may still land, a later command finds in the ledger or not.
+    pending = {op for x in session.store.pending(session.layer) for op in x.operations}
+    if pending.isdisjoint(intent.operations):
+        session.edges.files.settled(intent)
+    else:
+        session.edges.files.leave(intent)
+
+
+def _with_edges(
+    session: LedgerSession,
+    step: Step,
+    operations: Sequence[Operation],
+    planned: Sequence[Planned],
+    said: tuple[str, ...],
+    intent: Intent | None,
+    goal: str,
+) -> Answer:
+    """The answer of a step, once the edits that it decided are written."""
+    edges = session.edges
     outcomes = {o.operation: o for o in step.applied.outcomes}
     final = [
         decided(one, op, outcomes[op.id], step.applied.ledger, edges.rules.people, session.layer)
@@ -169,14 +208,13 @@ def change_with_edges(
     places = _edge_in(session, step, final, word)
     if word == "none":
         word = _edge_of_record(step.applied.ledger, outcomes.values(), places, session.actor)
-    answer = replace(
+    return replace(
         answer,
         edge=word,
         edge_in=places,
         written=written,
         warnings=answer.warnings + left_to_others(final, outcomes.values()),
     )
-    return _with_landed(session, answer)
 
 
 def _is_by_file(refusal: GitleaseError) -> bool:
