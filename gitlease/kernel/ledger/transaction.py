@@ -323,14 +323,7 @@ class Transaction:
         pause: Callable[[int, Instant], bool],
     ) -> Mapping[str, Step]:
         tries, at = 0, self._clock.now()  # when this try began
-        heads, fresh = dict[str, Snapshot](), set[str]()
-        for layer in layers:
-            # No fetch on the happy path: the swap itself shows whether it is old.
-            known = self._store.known(layer)
-            if known is None:
-                known = self._store.fetch(layer)
-                fresh.add(layer)
-            heads[layer] = known
+        heads, fresh = self._known_heads(layers)
         while True:
             if any(head.former is not None for head in heads.values()):
                 heads = self._put_back(heads, began, what)
@@ -374,6 +367,18 @@ class Transaction:
                         heads = {layer: self._store.fetch(layer) for layer in layers}
                     continue
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
+
+    def _known_heads(self, layers: Sequence[str]) -> tuple[dict[str, Snapshot], set[str]]:
+        """The heads to decide on first, and the layers that had to be fetched for that."""
+        heads, fresh = dict[str, Snapshot](), set[str]()
+        for layer in layers:
+            # No fetch on the happy path: the swap itself shows whether it is old.
+            known = self._store.known(layer)
+            if known is None:
+                known = self._store.fetch(layer)
+                fresh.add(layer)
+            heads[layer] = known
+        return heads, fresh
 
     def _admit(self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided]) -> None:
         """Raise why one of these steps may not be written on its head."""
