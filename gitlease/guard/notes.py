@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.kernel.git.files import (
     LOCK,
+    MAIN_FILE,
     NOTES,
     Notes,
     Table,
@@ -74,8 +75,8 @@ def has_traces(common_dir: str) -> bool:
     """True if any command of gitlease has left private state in a clone, if only its folder."""
     with contextlib.suppress(OSError):
         names = {*os.listdir(os.path.join(common_dir, "gitlease"))}
-        # Whoever only asks the remote for a ledger makes these two as well.
-        if names <= {NOTES, LOCK}:
+        # Whoever only asks the remote for a ledger makes these as well.
+        if names <= {NOTES, LOCK, MAIN_FILE}:
             return [*notes_of(common_dir).read()] != [ASKED]
         return True
     return False

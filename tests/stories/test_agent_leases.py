@@ -87,7 +87,6 @@ def renewals(two: Two) -> dict[str, int]:
     return found
 
 
-@pytest.mark.nightly
 def test_the_heartbeat_keeps_what_a_session_holds_in_every_layer(two: Two, agent: Agent) -> None:
     mine = agent.terminal
     for words in ("deploy", "port --layer s1", "disk --local"):
@@ -123,7 +122,6 @@ def test_a_heartbeat_in_vain_is_tried_again_before_the_lease_ends(
     assert renewals(two) == {"deploy": 1}
 
 
-@pytest.mark.nightly
 def test_the_persons_own_is_kept_only_where_the_session_uses_it_or_was_told_of_it(
     two: Two, agent: Agent
 ) -> None:
@@ -331,7 +329,6 @@ def test_the_first_edit_in_a_fresh_clone_is_guarded(ada: Typist) -> None:
     assert agent.edits("docs/a.md") == ""
 
 
-@pytest.mark.nightly
 def test_a_remote_without_a_ledger_is_asked_once_a_day(clones: Clones) -> None:
     agent = Agent(Typist(clones(1)[0], ManualClock()))
     asked: list[str] = []

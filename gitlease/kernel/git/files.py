@@ -331,6 +331,7 @@ def alone(folder: str) -> Iterator[None]:
 # SQLite would cost a hook 5 ms, a tenth of what it takes; this costs half a millisecond.
 
 NOTES = "notes.json"
+MAIN_FILE = "main.json"  # what the default branch says of the place of the ledger
 LARGEST_NOTES = 64 * 1024 * 1024
 MOST_NOTES = 200  # of a kind: the newest are kept
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from gitlease.kernel.git.files import load_json, notes_of, read_small, store_json
+from gitlease.kernel.git.files import MAIN_FILE, load_json, notes_of, read_small, store_json
 from gitlease.kernel.git.mainline import (
     NOT_SET_UP,
     TIPS,
@@ -50,7 +50,7 @@ from gitlease.kernel.settings.schema import (
 
 REMOTE, LAYER = "lease.remote", "lease.layer"
 PLACE = (REMOTE, PREFIX, LAYER)
-PLACE_FILE, MAIN_FILE = "place.json", "main.json"
+PLACE_FILE = "place.json"
 MAX_BYTES = 64 * 1024
 FORMAT = 1
 USUAL_STATE = "default"
