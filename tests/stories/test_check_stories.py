@@ -524,7 +524,6 @@ def test_settings_that_cannot_be_read_where_the_range_begins_are_no_pass(world: 
         world.jo.check()
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("encoding", ["UTF-16", "no-such-encoding"])
 def test_commit_encoding_of_any_kind_is_pushed_and_checked(
     clones: Callable[..., list[Path]], path_remote: Remote, encoding: str

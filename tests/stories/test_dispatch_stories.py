@@ -155,7 +155,6 @@ def test_its_end_is_followed(jo: Desk) -> None:
     assert following.wait(LONG) == 0
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("folder", ["runs", "alive"])
 def test_a_file_in_the_place_of_its_folder_is_named_and_mended(jo: Desk, folder: str) -> None:
     (file := jo.clone / ".git/gitlease" / folder).parent.mkdir(exist_ok=True)

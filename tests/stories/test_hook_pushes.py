@@ -245,7 +245,6 @@ def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(
     blocks(pair.jo.run("push", "-q", "backup", "main"))
 
 
-@pytest.mark.nightly
 def test_a_push_that_lands_a_task_ends_its_lease(pair: Pair) -> None:
     pair.jo.claim("F001")
     pair.jo.put("tasks/F001.md", task_text("F001", status="done", paths="src/api"))

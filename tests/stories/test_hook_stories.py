@@ -263,7 +263,6 @@ def test_a_pull_of_landed_work_ends_its_lease(pair: Pair, by: str) -> None:
     until(lambda: pair.leases()["F002"].state == "completed", "the end of the lease")
 
 
-@pytest.mark.nightly
 def test_hooks_that_died_are_told_once(pair: Pair) -> None:
     verb = ("claim", "x", "--any")
     dead = "core.hooksPath is .husky/_"

@@ -59,7 +59,6 @@ def test_a_hold_keeps_to_what_it_was_opened_with(
     assert kim.live() == []
 
 
-@pytest.mark.nightly
 def test_a_run_keeps_to_what_it_was_opened_with(
     jo: Desk, kim: Desk, change: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -105,7 +104,6 @@ def test_a_checkout_of_a_branch_without_the_settings_is_no_loss(jo: Desk, kim: D
     assert kim.live() == []
 
 
-@pytest.mark.nightly
 def test_the_task_files_of_the_claim_are_those_of_the_release(jo: Desk) -> None:
     (jo.clone / FILE).write_text('tasks: {files: ["work/*.md"]}\n')
     task = jo.clone / "work" / "F001.md"

@@ -56,7 +56,7 @@ def left(jo: Desk, gates: Path) -> Desk:
     return jo
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_the_next_command_tells_it_though_it_only_reads(left: Desk) -> None:
     assert SO_FAR in str(left.document("list")["warnings"])
     assert "F001" not in str(left.document("list")["warnings"]), "it is told once"

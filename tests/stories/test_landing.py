@@ -122,7 +122,6 @@ def test_the_next_contact_completes_the_lease_and_says_so_once(
     assert "gitlease claim F001" not in again.err, "it would be refused"
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("known", [True, False], ids=["named by the remote", "by nobody"])
 def test_the_remote_is_asked_for_a_default_branch_that_is_not_known(
     project: Project, known: bool
@@ -174,7 +173,6 @@ def test_the_lease_of_another_run_or_person_is_never_touched(project: Project, o
     assert sorted(project.state()) == [(other, "active"), ("kim", "completed")]
 
 
-@pytest.mark.nightly
 def test_a_refusal_says_that_the_work_has_landed(project: Project) -> None:
     project.kim.ok("claim F001 --path src/ --ttl 2h")
     project.lands()
@@ -341,7 +339,6 @@ def test_a_shallow_clone_that_cannot_tell_ends_nothing(project: Project) -> None
 # --- in the background ----------------------------------------------------------------------------
 
 
-@pytest.mark.nightly
 def test_the_heartbeat_of_a_hook_completes_it_and_the_next_hook_says_so(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:

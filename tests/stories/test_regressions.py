@@ -81,7 +81,6 @@ def test_a_rollback_that_was_overtaken_is_not_believed(
         assert door(folder, clock=clock).claim(f"RE-{folder.name}").token > given
 
 
-@pytest.mark.nightly
 def test_only_an_admin_undoes_a_rollback_where_there_are_admins(
     path_remote: Remote, clones: Clones
 ) -> None:
@@ -112,7 +111,6 @@ def test_no_secret_of_a_url_is_ever_said(clones: Clones, url: str) -> None:
         assert "RET" not in ran.stdout + ran.stderr
 
 
-@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 @pytest.mark.usefixtures("path_remote")
 def test_an_answer_that_cannot_be_written_is_said_in_one_line(clones: Clones) -> None:

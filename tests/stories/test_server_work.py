@@ -125,7 +125,6 @@ def test_what_was_made_under_the_present_lease_is_landed_by_anybody(jo: User, ki
     held(push(kim, "-f", "HEAD~2:main"), "src/api/login.py")
 
 
-@pytest.mark.nightly
 def test_token_that_was_guessed_before_its_grant_lands_nothing(jo: User, kim: User) -> None:
     """S7: a token is the next number, and anybody may write a trailer and a date."""
     lands(push(kim, "HEAD:other"))
@@ -343,6 +342,7 @@ SETTINGS = {
 
 
 @pytest.mark.nightly
+@pytest.mark.slow("files")
 @pytest.mark.parametrize("how", SETTINGS)
 def test_settings_take_the_guard_from_no_live_lease(jo: User, kim: User, how: str) -> None:
     """S7: neither at once, nor in two pushes."""

@@ -73,6 +73,7 @@ def test_of_two_runs_of_what_its_person_holds_only_one_is_started(
     assert unbound(desk)
 
 
+@pytest.mark.slow("granted")
 @pytest.mark.parametrize("claimed", [True, False], ids=["bound", "granted"])
 def test_what_a_killed_run_had_is_let_go_by_the_next_command_of_its_clone(
     three: tuple[Desk, Desk, Desk], tmp_path: Path, claimed: bool

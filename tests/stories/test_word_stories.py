@@ -39,6 +39,7 @@ def test_the_holder_is_shown_it_once_and_brief_lists_it(desks: tuple[Typist, Typ
     assert WORD in bob.ok("claim F001 --any").out
 
 
+@pytest.mark.slow("False")
 @pytest.mark.parametrize("edits", [True, False])
 def test_an_agent_is_told_by_a_hook_and_its_sibling_is_not(
     desks: tuple[Typist, Typist], edits: bool

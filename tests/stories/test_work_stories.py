@@ -179,7 +179,6 @@ def test_with_a_killed_pool_its_commands_end_and_give_back(jo: Desk) -> None:
     assert set(statuses(jo.clone).values()) == {"todo"}
 
 
-@pytest.mark.nightly
 def test_a_killed_runner_of_two_fails_its_task_alone(jo: Desk) -> None:
     script = 'test "$GITLEASE_RESOURCE" != F01 || sleep 30'
     working = jo.start("work", "-j", "2", "--done-on-success", "--json", "--", "sh", "-c", script)
@@ -252,7 +251,6 @@ def test_base_is_fetched_although_a_work_tree_is_being_added(jo: Desk, tmp_path:
     assert "more" in git(jo.clone, "ls-tree", "--name-only", "origin/next")
 
 
-@pytest.mark.nightly
 def test_task_stopped_by_name_is_not_started_again(jo: Desk) -> None:
     working = jo.start("work", "--json", "--limit", "1h", "--", "sh", "-c", "sleep 30")
     until(lambda: begun(jo), "the first command")
@@ -383,7 +381,6 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
 
 
-@pytest.mark.nightly
 def test_poisoned_trees_stop_no_other_task(jo: Desk) -> None:
     """A rebase in progress, a folder in the way, and a tree that its command removes."""
     script = (
@@ -430,7 +427,6 @@ def test_pool_fetches_its_base_before_each_task(path_remote: Remote, clones: Clo
         assert [x["resource"] for x in ran if x["event"] == "started"] == ["F02", "F09"]
 
 
-@pytest.mark.nightly
 def test_leftovers_of_tasks_finished_elsewhere_are_removed(
     path_remote: Remote, clones: Clones
 ) -> None:

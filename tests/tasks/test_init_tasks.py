@@ -65,7 +65,6 @@ def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote
     assert (one / ".gitlease.yaml").read_bytes() == written
 
 
-@pytest.mark.nightly
 def test_settings_are_proposed_from_keys_and_words(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, ".tasks/1.md", "---\nticket: ABC-1\nname: One\nstate: pending\n---\n")

@@ -106,7 +106,6 @@ def test_push_url_of_another_repository_grants_nothing(
         door(ada, clock=clock).claim("F001")
 
 
-@pytest.mark.nightly
 def test_copied_ledger_behind_the_push_url_is_another(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -151,7 +150,7 @@ def test_older_leases_go_on_where_they_are(clones: Clones, path_remote: Remote, 
     check_words(leases.warnings)
 
 
-@pytest.mark.nightly
+@pytest.mark.default
 def test_push_default_leads_no_lease_astray(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -189,7 +188,7 @@ def test_effective_urls_are_those_of_git(
     assert git(tmp_path, "remote", "get-url", "origin") == fetches
 
 
-@pytest.mark.nightly
+@pytest.mark.default
 def test_url_that_git_rewrites_twice_grants_nothing(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:
@@ -320,7 +319,6 @@ def test_recorded_id_is_read_where_the_remote_says(clones: Clones, path_remote: 
     assert recorded_id(discover(str(ada)), ["origin"]) == "abc-1"
 
 
-@pytest.mark.nightly
 def test_fenced_push_trusts_no_other_ledger_than_the_recorded(
     clones: Clones, path_remote: Remote, fork: Path
 ) -> None:

@@ -561,7 +561,7 @@ def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clon
     assert tip(path_remote.bare) == ""
 
 
-@pytest.mark.nightly
+@pytest.mark.default
 def test_history_is_read_where_no_state_can_be_kept(path_remote: Remote, clones: Clones) -> None:
     one, two = clones(2)
     door(one).claim("F001")

@@ -236,7 +236,7 @@ def test_a_record_that_is_no_regular_file(bare: Path, leases: Leases) -> None:
         assert listed(leases) == {"F002"}
 
 
-@pytest.mark.nightly
+@pytest.mark.default
 def test_a_record_that_was_renewed_and_then_damaged_is_no_rollback(
     bare: Path, leases: Leases
 ) -> None:
