@@ -62,6 +62,24 @@ def test_checked_out_branch_grants_nothing_beside_the_teams_ledger(
     assert ledgers(path_remote.bare) == [LEDGER]
 
 
+@pytest.mark.default
+def test_checked_out_branch_that_records_another_ledger_is_reported(
+    ada_and_bob: tuple[Desk, Desk],
+) -> None:
+    ada, bob = ada_and_bob
+    ada.document("init")
+    git(ada.clone, "add", FILE)
+    git(ada.clone, "commit", "-q", "-m", "record the ledger")
+    git(ada.clone, "push", "-q", "origin", "HEAD:main")
+    git(bob.clone, "fetch", "-q")
+    git(bob.clone, "checkout", "-q", "-b", "odd", "origin/main")
+    assert not bob.document("list").get("warnings")
+    commit_file(bob.clone, FILE, f"lease: {{ledger: {'f' * 20}}}\n")
+    (said,) = bob.document("list")["warnings"]
+    assert said.startswith(f"lease.ledger {'f' * 20} in {FILE}:1 is not used: ")
+    assert bob.document("claim", "deploy", expect=1)["error"]["holder"] == "w1@example.com"
+
+
 def test_read_only_status_on_such_a_branch_stops_no_renewal(
     ada_and_bob: tuple[Desk, Desk], path_remote: Remote
 ) -> None:

@@ -141,6 +141,11 @@ def locate(
             f"is on {main.name}"
             for x in differing
         ]
+        if LEDGER in tree and LEDGER in given and tree[LEDGER].value != given[LEDGER].value:
+            notices.append(
+                f"{_said(LEDGER, tree[LEDGER].value)} in {tree[LEDGER].source} is not used: "
+                f"{main.name} records {given[LEDGER].value}"
+            )
     doubt, hints = "", tuple[str, ...]()
     if used.values is None and REMOTE in places and not knows_main:
         doubt = f"where the ledger is cannot be told: {main.why}"
