@@ -31,7 +31,7 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.instant import MS
+from gitlease.kernel.rules.instant import MS, Instant
 from gitlease.kernel.rules.ledger import Ledger, is_kept
 from gitlease.kernel.rules.resources import fold
 from gitlease.kernel.store.git_ledger import RefLedgerStore
@@ -527,13 +527,7 @@ class CheckService:
         """
         chosen, store = self.chosen, self.store
         layers = list(dict.fromkeys(self.layers))
-        heads = []
-        for layer in layers:
-            known = store.known(layer) if cached or fetched else None
-            if known is None and cached:
-                raise NotFound.of_copy(layer)
-            # Nothing is kept of a ledger that does not exist, though it was fetched.
-            heads.append(known or store.fetch(layer))
+        heads = [self._head(layer, cached=cached, fetched=fetched) for layer in layers]
         with doing(f"reading {len(chosen.commits)} commits"):
             commits = self.reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
@@ -570,17 +564,7 @@ class CheckService:
                 "from before the change"
             )
         for head in heads:
-            warnings += head.warnings
-            if head.ledger is None:
-                warnings.append(
-                    f"there is no ledger {head.layer} on {store.place}: nobody holds anything"
-                )
-            elif cached:
-                age = head.received.elapsed_at_most(now) // MS
-                warnings.append(
-                    f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
-                )
-            warnings += () if cached else told_by(store, head)
+            warnings += self._told_of(head, now, cached=cached)
         warnings += unplaced
         if chosen.cut:
             warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
@@ -592,6 +576,27 @@ class CheckService:
             waiting=tuple(x for head in heads if head.ledger for x in _waiting(head.ledger)),
             warnings=tuple(dict.fromkeys(warnings)),
         )
+
+    def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
+        known = self.store.known(layer) if cached or fetched else None
+        if known is None and cached:
+            raise NotFound.of_copy(layer)
+        # Nothing is kept of a ledger that does not exist, though it was fetched.
+        return known or self.store.fetch(layer)
+
+    def _told_of(self, head: Snapshot, now: Instant, *, cached: bool) -> list[str]:
+        """What there is to say of a ledger that the commits were compared with."""
+        told = [*head.warnings]
+        if head.ledger is None:
+            told.append(
+                f"there is no ledger {head.layer} on {self.store.place}: nobody holds anything"
+            )
+        elif cached:
+            age = head.received.elapsed_at_most(now) // MS
+            told.append(f"this goes by the ledger {head.layer} as this clone knew it {age}s ago")
+        if not cached:
+            told += told_by(self.store, head)
+        return told
 
     def _history(
         self, head: Snapshot, commits: Sequence[CommitFacts], *, older: bool

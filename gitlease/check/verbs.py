@@ -110,11 +110,7 @@ def check_verb(
                         [one.message for one in x.findings], "release it?"
                     ),
                 )
-                more = {
-                    "fixed": [wire.violation(one) for one in claims.fixed],
-                    "commit": claims.commit,
-                    "leases": [wire.lease(view) for view in claims.leases],
-                }
+                more = _fixed(claims)
             local = [f"{x[:10]} is only in this clone: push it" for x in [claims.commit] if x]
             warnings = _once(claims.warnings, local)
             prefix = found.prefix
@@ -122,16 +118,7 @@ def check_verb(
         if opened and chosen and not alone:
             # The search for stale claims has just fetched the ledger.
             commits = opened.service(chosen).check(cached=cached, fetched=stale and not cached)
-            found = replace(
-                found,
-                findings=(*found.findings, *commits.findings),
-                # Both read the same ledger and task files, and warn of the same.
-                warnings=_once(found.warnings, commits.warnings),
-                unread=_once(found.unread, commits.unread),
-                waiting=commits.waiting,
-                shown=commits.shown,
-                commits=commits.commits,
-            )
+            found = _joined(found, commits)
     except GitleaseError as error:
         raise hint_at_contents(repository, error) from None
     return Result(
@@ -146,6 +133,29 @@ def check_verb(
         | more,
         value=found,
         warnings=found.warnings,
+    )
+
+
+def _fixed(claims: CheckResult) -> wire.Document:
+    """What the answer has beside the rest where stale claims were released."""
+    return {
+        "fixed": [wire.violation(one) for one in claims.fixed],
+        "commit": claims.commit,
+        "leases": [wire.lease(view) for view in claims.leases],
+    }
+
+
+def _joined(claims: CheckResult, commits: CheckResult) -> CheckResult:
+    """What was found about commits, after what was found about stale claims."""
+    return replace(
+        claims,
+        findings=(*claims.findings, *commits.findings),
+        # Both read the same ledger and task files, and warn of the same.
+        warnings=_once(claims.warnings, commits.warnings),
+        unread=_once(claims.unread, commits.unread),
+        waiting=commits.waiting,
+        shown=commits.shown,
+        commits=commits.commits,
     )
 
 

@@ -372,6 +372,18 @@ def _was_granted(session: LedgerSession, head: Snapshot, resource: Resource, tok
     return history.may_have(token, resource.key)
 
 
+def _check_git_would_push(plan: PlannedPush) -> None:
+    """Raise PushRefused if git refuses a ref of the plan, whatever the leases are."""
+    refused = [x for x in plan.refs if x.reason]
+    if not refused:
+        return
+    causes = [x for x in refused if "atomic push failed" not in x.reason]
+    why = "; ".join(f"{x.ref}: {x.reason}" for x in causes or refused)
+    way = "integrate the remote's commits first: git pull"
+    hints = (way,) if "fetch first" in why or "non-fast-forward" in why else ()
+    raise PushRefused(f"git would not push: {why}", refs=plan.refs, hints=hints)
+
+
 def _work_refused(plan: PlannedPush, refusal: Denied) -> PushRefused:
     refs = tuple(
         replace(x, became=Became.REJECTED, reason=refusal.message) if x.moves else x
@@ -449,13 +461,7 @@ class FencedPush:
         override: str,
         tell: Callable[[str], None],
     ) -> PushAnswer:
-        if any(ref.reason for ref in plan.refs):
-            causes = [x for x in plan.refs if x.reason and "atomic push failed" not in x.reason]
-            refused = [x for x in causes or plan.refs if x.reason]
-            why = "; ".join(f"{x.ref}: {x.reason}" for x in refused)
-            way = "integrate the remote's commits first: git pull"
-            hints = (way,) if "fetch first" in why or "non-fast-forward" in why else ()
-            raise PushRefused(f"git would not push: {why}", refs=plan.refs, hints=hints)
+        _check_git_would_push(plan)
         brought = self._work.brought(plan)
         case = PushCase(
             self._session,

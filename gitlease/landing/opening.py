@@ -124,26 +124,32 @@ def pool_finisher(
         if words and not landed.already:
             try:
                 with kept(place, resource):
-                    offer(command, place, resource, landed)
+                    _hand_on(command, resource, landed, words, options, tell)
             except BaseException:  # it is not done: whoever takes it next goes on from here
                 ask(place.repository, "reset", "-q", "--keep", before, timeout=CHECKOUT)
                 raise
         return landed.warnings
 
-    def offer(
-        command: LeasedCommand,
-        place: Workspace,
-        resource: Resource,
-        landed: Landed,
-    ) -> None:
-        branch = f"work/{fit_name(resource.text)}"
-        refs = (f"+HEAD:refs/heads/{branch}",)
-        request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
-        open_push(place).push(request, require=[resource], unfenced=options.unfenced, tell=tell)
-        env = command.environment() | {"GITLEASE_BRANCH": branch, "GITLEASE_BASE": landed.base}
-        if status := run_in(command.request.directory, words, env):
-            raise Invalid(f"{words[0]} ended with status {status}")
-        reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
-        keep(place.ledger, [resource], note=reason)
-
     return ref, finish
+
+
+def _hand_on(
+    command: LeasedCommand,
+    resource: Resource,
+    landed: Landed,
+    words: Sequence[str],
+    options: LandOptions,
+    tell: Callable[[str], None],
+) -> None:
+    """Push a task's branch, start a command on it, and keep the task for a person."""
+    place = cast("Workspace", command.place)
+    branch = f"work/{fit_name(resource.text)}"
+    refs = (f"+HEAD:refs/heads/{branch}",)
+    request = PushRequest(remote=landed.remote, refspecs=refs, hooks=options.hooks)
+    open_push(place).push(request, require=[resource], unfenced=options.unfenced, tell=tell)
+    env = command.environment() | {"GITLEASE_BRANCH": branch, "GITLEASE_BASE": landed.base}
+    status = run_in(command.request.directory, words, env)
+    if status:
+        raise Invalid(f"{words[0]} ended with status {status}")
+    reason = f"handed on as {branch}, for {landed.base} of {landed.remote}"
+    keep(place.ledger, [resource], note=reason)

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from gitlease.kernel.ledger import acts, claim
@@ -45,6 +45,10 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 # The leases that each task (or thread without one) holds: waiting for one of these would be a
 # deadlock. A task started by another runs beside it, and may wait for it.
 _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
+
+
+def _open_in_a_run(directory: StrPath, **options: Any) -> Workspace:
+    return in_a_run(open_workspace(to_folder(directory), **options), "hold")
 
 
 @refusing
@@ -108,18 +112,8 @@ def hold(
     longest = terms.pop("wait", None)
     claimed = claim_options(**terms)
     check_one(claimed, lambda name: name)
-
-    def opener() -> Workspace:
-        opened = open_workspace(
-            to_folder(directory),
-            session=session,
-            layer=layer,
-            local=local,
-            remote=remote,
-            environ=environ,
-        )
-        return in_a_run(opened, "hold")
-
+    place: dict[str, Any] = {"session": session, "layer": layer, "local": local, "remote": remote}
+    opener = partial(_open_in_a_run, directory, environ=environ, **place)
     return Holding(
         opener,
         resources,

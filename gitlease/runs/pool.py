@@ -558,6 +558,21 @@ def words_for_worktrees(
     return (os.path.join(os.curdir, inside) if is_there else path, *words[1:])
 
 
+def _fit_to_worktrees(place: RunPlace, request: PoolRequest) -> PoolRequest:
+    """The request with its base, and with its command as each work tree can start it."""
+    base, run = request.base or place.learn_main_branch(), request.run
+    if base is None:
+        raise Invalid("no main branch of the remote is known here; name the base")
+    words = words_for_worktrees(place.repository, base, run.directory, run.words)
+    ledger, asked = place.ledger, run.options.ttl
+    if asked is not None or not ledger.ttl_is_default:
+        try:  # a work tree's claim would be refused for each task
+            fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
+        except PolicyRefused as refusal:
+            raise refusal.with_(by_setting=asked is None) from None
+    return replace(request, run=replace(run, words=words), base=base)
+
+
 def work(
     place: RunPlace,
     request: PoolRequest,
@@ -576,17 +591,7 @@ def work(
     """
     request.run.check_command()
     if request.worktrees:
-        base, run = request.base or place.learn_main_branch(), request.run
-        if base is None:
-            raise Invalid("no main branch of the remote is known here; name the base")
-        words = words_for_worktrees(place.repository, base, run.directory, run.words)
-        request = replace(request, run=replace(run, words=words), base=base)
-    ledger, asked = place.ledger, request.run.options.ttl
-    if request.worktrees and (asked is not None or not ledger.ttl_is_default):
-        try:  # a work tree's claim would be refused for each task
-            fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
-        except PolicyRefused as refusal:
-            raise refusal.with_(by_setting=asked is None) from None
+        request = _fit_to_worktrees(place, request)
     stops = list[int]()
     with (
         handling(lambda signum, _frame: stops.append(signum), *STOPS),

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.answers import Answer
@@ -576,19 +576,17 @@ def work_verb(
     on_event: OnEvent = None,
     **terms: Any,
 ) -> Result:
-    option, queued = door.option, find_verb("next").parameters
+    queued = find_verb("next").parameters
     # What is left of the terms is for landing.
     claiming = {x: terms.pop(x) for x in [*terms] if x in queued}
-    given = (("land", land), ("pr", pr is not None), ("done_on_success", done_on_success))
-    if len(ends := [option(x) for x, value in given if value]) > 1:
-        raise UsageError(f"{ends[0]} cannot be combined with {ends[1]}")
-    if until_empty and forever:
-        raise UsageError(f"{option('until_empty')} cannot be combined with {option('forever')}")
     lands = land or pr is not None
+    ends = {"land": land, "pr": pr is not None, "done_on_success": done_on_success}
+    _check_at_most_one(door, ends)
+    _check_at_most_one(door, {"until_empty": until_empty, "forever": forever})
     if terms and not lands:
-        raise UsageError(f"{option(next(iter(terms)))} needs {option('land')} or {option('pr')}")
+        _refuse_without(door, next(iter(terms)), "land", "pr")
     if base is not None and not (worktrees or lands):
-        raise UsageError(f"{option('base')} needs {option('worktrees')}")
+        _refuse_without(door, "base", "worktrees")
     directory, finisher = os.path.abspath(cwd or door.directory or "."), None
     if lands:
         from gitlease.landing.opening import pool_finisher
@@ -615,6 +613,26 @@ def work_verb(
         worktrees=worktrees,
         base=base,
     )
+    limits = PoolLimits(jobs=jobs, max_failures=max_failures, budget=budget, forever=forever)
+    return _worked(door, request, limits, on_event)
+
+
+def _check_at_most_one(door: DoorOfClone, given: Mapping[str, bool]) -> None:
+    """Raise UsageError where two parameters are given that exclude each other."""
+    names = [door.option(name) for name, value in given.items() if value]
+    if len(names) > 1:
+        raise UsageError(f"{names[0]} cannot be combined with {names[1]}")
+
+
+def _refuse_without(door: DoorOfClone, name: str, *needed: str) -> NoReturn:
+    options = " or ".join(map(door.option, needed))
+    raise UsageError(f"{door.option(name)} needs {options}")
+
+
+def _worked(
+    door: DoorOfClone, request: PoolRequest, limits: PoolLimits, on_event: OnEvent
+) -> Result:
+    """Work until the queue is empty or something stops it, and tell of each event."""
     ended = list[WorkEvent]()
 
     def tell(event: PoolEvent) -> None:
@@ -628,7 +646,7 @@ def work_verb(
     ran = work(
         door.workspace,
         request,
-        PoolLimits(jobs=jobs, max_failures=max_failures, budget=budget, forever=forever),
+        limits,
         say=log_line,
         on_stop=lambda why: log_line(sentences.stopping(why)),
         tell=tell,

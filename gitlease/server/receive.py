@@ -51,7 +51,7 @@ from gitlease.kernel.rules.moves.transitions import (
     refused,
 )
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, LOCAL_LAYER
-from gitlease.kernel.rules.viewpoint import Severity
+from gitlease.kernel.rules.viewpoint import GuardFinding, Severity
 from gitlease.kernel.settings.schema import FILE as SETTINGS_FILE
 from gitlease.kernel.settings.schema import Settings
 from gitlease.kernel.store import tree
@@ -69,6 +69,7 @@ from gitlease.server.places import LAYER, has_ledger, moved_settings
 from gitlease.server.settings import BLOCK, ServerSettings, project_settings, server_settings
 
 if TYPE_CHECKING:
+    from gitlease.kernel.rules.whose import Superseded
     from gitlease.server.work import WorkGuard
 
 
@@ -707,11 +708,7 @@ class _Push:
         self._rests_on = [f"{prefix}/{layer}" for prefix in prefixes for layer in led]
         if not heads_of(self._refs, led, list(prefixes), after):
             return
-        try:
-            pusher = self._pusher()
-        except Illegal as unknown:
-            self.warnings.append(unknown.message)
-            pusher = Pusher((), "somebody")  # who holds nothing
+        pusher = self._pusher_or_nobody()
 
         def guard_of(layers: Sequence[str]) -> WorkGuard:
             from gitlease.server.work import WorkGuard
@@ -737,12 +734,27 @@ class _Push:
         guard = guard_of(list(layers))
         findings = guard.check(self._work)
         superseded = guard.superseded(self._work)
+        self.warnings += guard.warnings
+        yield from self._refuse_superseded(superseded)
+        yield from self._refuse_held(findings)
+
+    def _pusher_or_nobody(self) -> Pusher:
+        try:
+            return self._pusher()
+        except Illegal as unknown:
+            self.warnings.append(unknown.message)
+            return Pusher((), "somebody")  # who holds nothing
+
+    def _refuse_superseded(self, superseded: Sequence[Superseded]) -> Iterator[Refusal]:
+        """Refuse commits that name a token after which somebody else got the resource."""
         for one in superseded[:SHOWN]:
             error = one.error
             yield Refusal("", SUPERSEDED, error.message, error.hints)
         if len(superseded) > SHOWN:
             yield Refusal("", SUPERSEDED, f"and {len(superseded) - SHOWN} more")
-        self.warnings += guard.warnings
+
+    def _refuse_held(self, findings: Sequence[GuardFinding]) -> Iterator[Refusal]:
+        """Refuse changes to what others hold, or warn of them."""
         lines = []
         for finding in findings:
             lease, path = finding.lease, finding.path

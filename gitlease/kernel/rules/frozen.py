@@ -201,12 +201,6 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
             values.update(zip(placed, args, strict=False))
         values.update(given)
 
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        raise _frozen_error(f"cannot assign to field {name!r}")
-
-    def __delattr__(self: Any, name: str) -> None:
-        raise _frozen_error(f"cannot delete field {name!r}")
-
     def __eq__(self: Any, other: object) -> Any:
         if other.__class__ is not self.__class__:
             return NotImplemented
@@ -221,10 +215,24 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         inside = ", ".join(f"{name}={self.__dict__[name]!r}" for name in shown)
         return f"{cls.__qualname__}({inside})"
 
-    for function in (__init__, __setattr__, __delattr__, __eq__, __hash__, __repr__):
+    _add(cls, __init__, __eq__, __hash__, __repr__, *_refusing_changes())
+
+
+def _add(cls: Any, *functions: Any) -> None:
+    for function in functions:
         # Python sets __hash__ to None in a class that defines __eq__.
-        if function.__name__ not in cls.__dict__ or function is __hash__:
+        if function.__name__ not in cls.__dict__ or function.__name__ == "__hash__":
             setattr(cls, function.__name__, function)
+
+
+def _refusing_changes() -> tuple[Any, ...]:
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        raise _frozen_error(f"cannot assign to field {name!r}")
+
+    def __delattr__(self: Any, name: str) -> None:
+        raise _frozen_error(f"cannot delete field {name!r}")
+
+    return __setattr__, __delattr__
 
 
 def _frozen_error(message: str) -> AttributeError:

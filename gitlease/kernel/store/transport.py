@@ -386,12 +386,7 @@ def read_push(
     trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
     said = [line for line in result.err.splitlines() if '{"event":' not in line]
     lines = result.out.decode("utf-8", "replace").splitlines()
-    flags = {}
-    for line in lines:
-        flag, tab, rest = line.partition("\t")
-        ref, _, note = rest.partition("\t")
-        if tab and len(flag) == 1:
-            flags[ref.rpartition(":")[2]] = (flag, note)
+    flags = _flags_of(lines)
     # `=` is no win: it means that the ref was there before, by somebody else's push.
     took = (
         result.code == 0
@@ -443,6 +438,17 @@ def read_push(
     detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
     why = next((f" remote: {clean(x)[:300]}" for x in printed if not re.match(_HINT, x)), "")
     return replace(pushed, cause=Cause.WORK, detail=detail + why)
+
+
+def _flags_of(lines: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """What git's report says of each ref that was pushed: a flag, and a note."""
+    flags = {}
+    for line in lines:
+        flag, tab, rest = line.partition("\t")
+        ref, _, note = rest.partition("\t")
+        if tab and len(flag) == 1:
+            flags[ref.rpartition(":")[2]] = (flag, note)
+    return flags
 
 
 def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
