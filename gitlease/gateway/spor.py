@@ -55,7 +55,7 @@ from gitlease.kernel.rules.lease import State
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import is_kept
 from gitlease.kernel.rules.resources import Resource, fold, name_resource
-from gitlease.tasks.queue import WhyNot
+from gitlease.tasks.queue import Carried, WhyNot
 from gitlease.tasks.verbs import read_status
 from gitlease.verbs.claiming import BY_NAME
 from gitlease.verbs.table import MOST_NAMES, Result, http_of
@@ -149,8 +149,8 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
 
 
 def reserve_node(asked: CompatRequest) -> CompatAnswer:
-    node = node_of(asked.path["id"])
     """End the lease and keep the task: only its person may claim it, until it is abandoned."""
+    node = node_of(asked.path["id"])
     door = _door(asked, node)
     result = carry_out("release", door, resources=[node], keep=True)
     after = door.ledger.look().policy.abandoned_after
@@ -310,6 +310,7 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
     """The claimable tasks, best first; with ``assignee`` the tasks of that person."""
     reading = asked.door().queue.queue()
     who, people = asked.query.get("assignee") or "", asked.gateway.rules.people
+    reserved = set[str]()
 
     def is_theirs(name: str) -> bool:
         # An email, or a name as task files have it.
@@ -323,10 +324,10 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
     if not who:
         tasks = [(x.task.resource, x.task.title, x.lease) for x in reading.next_up]
     elif who == "me" or people.is_mine(who, asked.caller.email):
+        carried = [x for x in reading.carried if re.fullmatch(NODE, fold(x.resource))]
+        reserved = {fold(x.resource) for x in carried if x.state is Carried.WAITING}
         tasks = [
-            (name_resource(x.resource), x.task.title if x.task else "", x.lease)
-            for x in reading.carried
-            if re.fullmatch(NODE, fold(x.resource))
+            (name_resource(x.resource), x.task.title if x.task else "", x.lease) for x in carried
         ]
     else:
         tasks = [
@@ -338,7 +339,11 @@ def get_queue(asked: CompatRequest) -> CompatAnswer:
                 or (x.lease is not None and is_theirs(x.lease.holder))
             )
         ]
-    items = [_item(resource, title, x) for resource, title, x in tasks if is_node(resource)]
+    items = [
+        _item(resource, title, x, reserved=resource.key in reserved)
+        for resource, title, x in tasks
+        if is_node(resource)
+    ]
     start, limit = asked.number("offset", 0), asked.number("limit", PAGE)
     page = items[start : start + min(limit, LONGEST_PAGE)]
     more = start + len(page) < len(items)
@@ -366,11 +371,15 @@ def get_me(asked: CompatRequest) -> CompatAnswer:
     }
 
 
-def _item(resource: Resource, title: str, view: LeaseView | None) -> dict[str, Any]:
+def _item(
+    resource: Resource, title: str, view: LeaseView | None, *, reserved: bool = False
+) -> dict[str, Any]:
     # A hook of Spor's renews the items whose ``lease_state`` is in_progress.
     item: dict[str, Any] = {"id": resource.key, "title": title or resource.text, "type": "task"}
     if view is not None and view.state == State.ACTIVE.value:
         item |= {"lease_state": "in_progress", "lease_by": view.holder}
+    elif view is not None and reserved:
+        item |= {"lease_state": "reserved", "lease_by": view.holder}
     return item
 
 

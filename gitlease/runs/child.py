@@ -129,13 +129,7 @@ def _work_alone(
         os.close(receive)
         # A terminal that closes must not take the run with it.
         os.setsid()
-        # What this process was started with is closed: nobody should wait for this one to close
-        # it. What was opened since is not inherited by commands, and may be in use.
-        with contextlib.suppress(OSError):
-            for number in map(int, os.listdir("/dev/fd")):
-                with contextlib.suppress(OSError):
-                    if number > 2 and os.get_inheritable(number):
-                        os.close(number)
+        _close_inherited()
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, handle in enumerate((nothing, log, log)):
             os.dup2(handle, number)
@@ -150,6 +144,16 @@ def _work_alone(
         _flush()
         # Not sys.exit: what the parent has registered for its own end must not run in the fork.
         os._exit(status)
+
+
+def _close_inherited() -> None:
+    # What this process was started with is closed: nobody should wait for this one to close it.
+    # What was opened since is not inherited by commands, and may be in use.
+    with contextlib.suppress(OSError):
+        for number in map(int, os.listdir("/dev/fd")):
+            with contextlib.suppress(OSError):
+                if number > 2 and os.get_inheritable(number):
+                    os.close(number)
 
 
 def _flush() -> None:

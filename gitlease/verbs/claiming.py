@@ -10,7 +10,7 @@ from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.rules.errors import Hint, LeaseHeld, UsageError, hint
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import State
-from gitlease.kernel.rules.ledger import setback
+from gitlease.kernel.rules.ledger import is_kept, setback
 from gitlease.kernel.rules.resources import WHOLE, Resource
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
@@ -128,7 +128,9 @@ def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
     except LeaseHeld as held:
         # A live lease is never taken over by a name alone: its holder may still be at work.
         live = any(x.state == State.ACTIVE.value for x in held.views)
-        if given.get("takeover") or not held.by_edge or live:
+        # Nor is a task that its owner kept: it waits for them.
+        kept = any(is_kept(x) for x in held.conflicts)
+        if given.get("takeover") or not held.by_edge or live or kept:
             raise
         # Without a record there is no holder to expect: the client has to ask for it.
         if not held.views:

@@ -110,7 +110,7 @@ def test_a_claim_is_made_renewed_extended_and_released(
     assert done(do(jo, "release", "task-ui"), "released")["edge"] == "skipped"
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_a_conflict_names_the_holder_and_the_expiry(jo: httpx.Client, kim: httpx.Client) -> None:
     lease = leased(do(jo, "claim", session="one"), "claimed")
     assert lease["session"] == "one"
@@ -119,7 +119,7 @@ def test_a_conflict_names_the_holder_and_the_expiry(jo: httpx.Client, kim: httpx
         ("release", "conflict"),
         ("renew", "lease_lost"),
         ("extend", "lease_lost"),
-        ("reserve", "lease_lost"),
+        ("reserve", "conflict"),
     ):
         body = refused(do(kim, verb, ms=1000), 409, code)
         assert body["holder"].keys() == LEASE
@@ -172,7 +172,7 @@ def test_of_two_dispatches_of_one_person_one_is_refused(jo: httpx.Client) -> Non
     refused(do(jo, "claim", dispatch="x" * 120), 422, "invalid_node")
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_what_is_reserved_is_kept_for_its_owner(
     jo: httpx.Client, kim: httpx.Client, manual_clock: ManualClock
 ) -> None:
@@ -275,7 +275,7 @@ def test_a_node_is_shown_as_a_document(jo: httpx.Client, names: Served) -> None:
     assert names.ask("jo", "GET", "/v1/nodes/deploy").json()["frontmatter"]["title"] == "deploy"
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_the_queue_has_what_one_carries_or_what_may_be_claimed(
     jo: httpx.Client, kim: httpx.Client
 ) -> None:

@@ -105,29 +105,31 @@ with entering() as files:
 
 @contextlib.contextmanager
 def entering() -> Iterator[set[str]]:
-    """Collect the files of gitlease whose functions are called, by all threads begun meanwhile.
+    """Collect the named functions of gitlease that all threads begun meanwhile enter.
 
-    What a module runs when it is loaded does not count: a reader need not follow it.
+    Each is "FILE NAME". What a module runs when it is loaded does not count: a reader need not
+    follow it.
     """
-    files: set[str] = set()
+    functions: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         is_function = event == "call" and code.co_flags & inspect.CO_OPTIMIZED
-        if is_function and code.co_filename.startswith(FOLDER):
-            files.add(os.path.relpath(code.co_filename, FOLDER))
+        is_named = not code.co_name.startswith("<")
+        if is_function and is_named and code.co_filename.startswith(FOLDER):
+            functions.add(f"{os.path.relpath(code.co_filename, FOLDER)} {code.co_qualname}")
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield files
+        yield functions
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
 
 
 def entered_by(words: Sequence[str], *, cwd: Path) -> set[str]:
-    """Run ``gitlease`` with these words, which must succeed: the files whose functions it calls."""
+    """Run ``gitlease`` with these words, which must succeed: the functions that it enters."""
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", WRAPPED, tests, *words],
@@ -139,7 +141,7 @@ def entered_by(words: Sequence[str], *, cwd: Path) -> set[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    return {line for line in done.stderr.splitlines() if line.endswith(".py")}
+    return {line for line in done.stderr.splitlines() if ".py " in line}
 
 
 def processes(trace: Path, act: Callable[[], object], patch: pytest.MonkeyPatch) -> int:

@@ -92,7 +92,7 @@ def ledger_peek_verb(door: Door, resource: Named) -> Result:
     return Result(body={"known": known}, lines=lambda: ["known" if known else "unknown"])
 
 
-TABLE["ledger peek"] = "peeking"
+TABLE["ledger peek"] = "verbs.peeking"
 '''
 DOORS = """
 import contextlib, io, json, os, sys

@@ -253,9 +253,8 @@ class PipedRefs(PipedGit):
         with self._lock:
             for is_last in (False, True):
                 try:
-                    for question in ("start", "\n".join([*lines, "commit"])):
-                        if not self._ask(f"{question}\n".encode()).endswith(b": ok\n"):
-                            raise ValueError("this git answers in other words")
+                    self._command("start")
+                    self._command("\n".join([*lines, "commit"]))
                     return
                 except (OSError, ValueError):
                     self._close()
@@ -266,6 +265,10 @@ class PipedRefs(PipedGit):
                 except BaseException:
                     self._close()
                     raise
+
+    def _command(self, words: str) -> None:
+        if not self._ask(f"{words}\n".encode()).endswith(b": ok\n"):
+            raise ValueError("this git answers in other words")
 
 
 def objects_of(repository: Repository) -> PipedObjects:

@@ -217,6 +217,7 @@ def _collect(
     out, err = process.stdout, process.stderr
     if out is None or err is None:
         raise ValueError("the process has no pipes")
+    tell = on_err or (lambda _: None)
     chunks, errors = list[bytes](), bytearray()
     timed_out = False
     with selectors.DefaultSelector() as ready, out, err:
@@ -236,11 +237,8 @@ def _collect(
                     ready.unregister(key.fileobj)
                 if key.fileobj is err:
                     errors += data
-                    if len(errors) > 3 * SAID:  # of a flood the first and the last whole lines
-                        first, _, _ = errors[:SAID].rpartition(b"\n")
-                        errors = first + b"\n" + errors[-SAID:].partition(b"\n")[2]
-                    if on_err is not None:
-                        on_err(data)
+                    errors = _shortened(errors)
+                    tell(data)
                 elif on_out is None:
                     chunks.append(data)
                 else:
@@ -256,6 +254,14 @@ def _collect(
             _kill(process)
     process.wait()
     return b"".join(chunks), bytes(errors), timed_out
+
+
+def _shortened(said: bytearray) -> bytearray:
+    """Of a flood the first and the last whole lines."""
+    if len(said) <= 3 * SAID:
+        return said
+    first, _, _ = said[:SAID].rpartition(b"\n")
+    return first + b"\n" + said[-SAID:].partition(b"\n")[2]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
