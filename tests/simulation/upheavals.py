@@ -36,6 +36,7 @@ class Upheavals:
         self.main = LAYER
         self.recorded: str | None = None
         self._deleted_at = self._moved_at = 0.0
+        self._movers = 0  # moves that are under way, on machines that may sleep meanwhile
         verbs = commands.verbs
         verbs["restore"] = lambda x: restore(self._session(x))
         verbs["restore now"] = lambda x: restore(self._session(x), at_once=True)
@@ -56,7 +57,11 @@ class Upheavals:
 
         session = self._session(process)
         session.store.reopens = True  # type: ignore[attr-defined]
-        return acts.move(session, word_of(self.main), there)
+        self._movers += 1
+        try:
+            return acts.move(session, word_of(self.main), there)
+        finally:
+            self._movers -= 1
 
     @property
     def header(self) -> Header:
@@ -83,7 +88,9 @@ class Upheavals:
             self._wait(dice.random())
         elif dice.random() < world.weather.upheavals:
             if dice.random() < 0.5:
-                is_far = world.true - self._deleted_at > APART
+                # A push that opens a moved ledger, and sleeps while others open and delete it,
+                # finds nothing there as before: no compare-and-swap tells the two apart.
+                is_far = world.true - self._deleted_at > APART and not self._movers
                 if is_far and world.true - self._moved_at > LATELY and self._somebody_may():
                     self._delete()
             else:
