@@ -160,3 +160,18 @@ def test_types_are_shipped() -> None:
 def test_what_the_tests_and_the_code_import_is_required() -> None:
     names = {re.split(r"[\[>=<~! ]", word)[0].lower() for word in requirements()}
     assert {"click", "pygit2", "pyyaml", "rich", "pytest", "hypothesis"} <= names
+
+
+def test_the_map_says_where_things_are_decided() -> None:
+    """Each row of the table in CONTRIBUTING names a file, and what is defined there."""
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("## Where is it decided?")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+    assert len(rows) >= 10
+    for row in rows:
+        words = re.findall(r"`([^`]+)`", row.split("|")[2])
+        files = [word for word in words if word.endswith(".py")]
+        assert files, row
+        sources = "\n".join((ROOT / "gitlease" / file).read_text("utf-8") for file in files)
+        for name in (part for word in words if word not in files for part in word.split(".")):
+            assert re.search(rf"^ *(?:def|class) {name}\b|^{name}\b", sources, re.MULTILINE), row
