@@ -55,7 +55,7 @@ class Briefing:
     warnings: tuple[str, ...]
 
 
-# The engine has a class of this name; programs see it, in help and reprs too.
+# The kernel has a class of this name; programs see it, in help and reprs too.
 QueueReading = Briefing
 QueueReading.__name__ = QueueReading.__qualname__ = "QueueReading"
 

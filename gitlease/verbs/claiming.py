@@ -146,7 +146,7 @@ def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
 def claim_options(
     *, scope: str | None = None, paths: Sequence[Resource] = (), any: bool = False, **given: Any
 ) -> ClaimOptions:
-    """Return the engine's options for the parameters of a claim."""
+    """Return the ledger's options for the parameters of a claim."""
     return ClaimOptions(
         scope=WHOLE if scope is None else scope, paths=patterns_of(paths), any_name=any, **given
     )

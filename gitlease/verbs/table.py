@@ -581,8 +581,8 @@ class Details:
 class Result:
     """The answer of a verb: the contract's JSON, lines for people, and what to call next.
 
-    ``value`` is what the library answers with if it is not the leases: in the engine's form, if
-    the library has one of its own. ``answer`` is the engine's, for a door that keeps leases alive.
+    ``value`` is what the library answers with if it is not the leases: in the kernel's form, if
+    the library has one of its own. ``answer`` is the kernel's, for a door that keeps leases alive.
     ``refused`` has the refusals of a call for several leases. ``failure``: the answer amounts to
     one for a caller who asks for an exit status; it is ``summed_up`` if the lines say it already.
     ``then`` are calls that are safe to make, ``commands`` those of other programs. ``hints`` are

@@ -1,4 +1,4 @@
-"""Answers of the engine, and news for a holder: faces translate these and add no facts."""
+"""Answers of the ledger, and news for a holder: doors word these and add no facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interfaces that the engine needs from the outside: promises and errors of each method."""
+"""The interfaces that the ledger needs from the outside: promises and errors of each method."""
 
 from __future__ import annotations
 

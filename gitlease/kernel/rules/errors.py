@@ -1,6 +1,6 @@
 """Refusals, each with its subject, and hints.
 
-A code is what programs read (``error.code``); its exit status belongs to the faces. ``hints`` are
+A code is what programs read (``error.code``); its exit status belongs to the doors. ``hints`` are
 sentences for a person, or calls, which each face prints in its own words.
 """
 
