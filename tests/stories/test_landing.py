@@ -194,7 +194,7 @@ def contacts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.extend(x for x in words if x in ("push", "fetch", "ls-remote"))
         return run_git(words, **how)
 
-    for module in ("store.transport", "git.repository"):
+    for module in ("kernel.store.transport", "kernel.git.repository"):
         monkeypatch.setattr(f"gitlease.{module}.run_git", counted)
     return asked
 

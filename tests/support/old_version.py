@@ -29,7 +29,10 @@ FIRST_SECOND = 1_800_000_000  # of the recorded ledger, since the epoch
 # A program under a clock that is so many milliseconds ahead; with ``now``, one that stands there.
 SHIFTED = """
 import sys
-from gitlease.kernel.git import run
+try:
+    from gitlease.kernel.git import run
+except ImportError:  # an older layout
+    from gitlease.git import run
 plain = run.SystemClock.now
 ahead, now = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 def shifted(self):
