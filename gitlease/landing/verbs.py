@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from gitlease.kernel.rules.errors import UsageError
-from gitlease.landing.fenced_push import fence
-from gitlease.landing.landing import LandOptions
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.table import AT_A_CLONE, LEASE_EXITS, Door, DoorOfClone, Result, verb
@@ -46,6 +44,9 @@ def land_verb(
     # Landing pushes commits, and the ledger of tests has no repository.
     if door.in_memory:
         raise UsageError("a ledger in memory has no work to land")
+    # The tool server and the gateway load this table of verbs, and most of them push nothing.
+    from gitlease.landing.landing import LandOptions
+
     options = LandOptions(
         base=base, by=by, check=check or (), unfenced=unfenced, hooks=not no_verify
     )
@@ -84,6 +85,8 @@ safer than any check beforehand.""",
 def fence_verb(
     door: Door, resource: takes.Named, token: takes.Token, *, scope: takes.TokenScope = None
 ) -> Result:
+    from gitlease.landing.fenced_push import fence
+
     # In the session that has the lease: a door may speak for several.
     answer = door.act(
         "fence", [resource], lambda ledger, some: fence(ledger, some[0], token, scope=scope)
