@@ -659,11 +659,24 @@ class RefLedgerStore:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
         known = replace(
-            self._with_changes_sighted_now(layer, before or former, ledger, version),
+            self._with_changes_sighted_now(layer, self._further(layer, before), ledger, version),
             received=received,
         )
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
+
+    def _further(self, layer: str, before: Known | None) -> Known | None:
+        """What was known ``before`` here or at the place used before this one, the later state.
+
+        A ledger that moves away and back finds an old copy here. Its holders' time runs from when
+        they wrote their leases, not from when this clone came back (S3).
+        """
+        former = self._former(layer)
+        if before is None or former is None:
+            return before or former
+        if former.ledger_id != before.ledger_id or former.revision <= before.revision:
+            return before
+        return replace(former, append_only=before.append_only)
 
     def _learn_restored(
         self, layer: str, before: Known, ledger: Ledger, version: str, received: Instant

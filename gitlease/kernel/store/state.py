@@ -81,7 +81,7 @@ class Known:
     def sighting(self, file: str) -> Sighting:
         seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
         if self.restarted is not None and seen.at.boot_ms < self.restarted.boot_ms:
-            return Sighting(at=self.restarted, changed=False, since=seen.at)
+            return Sighting(at=self.restarted, changed=False, since=seen.since or seen.at)
         return seen
 
     def joined(self, other: Known | None) -> Known:
@@ -101,7 +101,7 @@ class Known:
         return replace(
             new,
             sighted={
-                file: min(seen, old.sighted.get(file, seen), key=lambda s: s.at.boot_ms)
+                file: _earlier(seen, old.sighted.get(file, seen))
                 if seen.at.same_boot(old.base)
                 else seen
                 for file, seen in new.sighted.items()
@@ -117,6 +117,18 @@ class Known:
         received = min(self.received.wall_ms, now.wall_ms)
         received_at = replace(now, wall_ms=received)
         return replace(self, base=now, sighted={}, received=received_at, restarted=None)
+
+
+def _earlier(one: Sighting, other: Sighting) -> Sighting:
+    """The earlier of two sightings of a record in one boot, with the earlier start for its holder.
+
+    Each may lack a ``since`` that the other process learned.
+    """
+    first = min(one, other, key=lambda s: s.at.boot_ms)
+    starts = [s.since for s in (one, other) if s.since is not None]
+    if not starts:
+        return first
+    return replace(first, since=min(starts, key=lambda at: at.boot_ms))
 
 
 class StateFolder:
@@ -170,8 +182,10 @@ class StateFolder:
         before, self._sighted = self._sighted, known.sighted
         new = {file: x for file, x in known.sighted.items() if before.get(file) is not x}
         for file, x in new.items():
-            seen = json.dumps([x.at.wall_ms, x.at.boot_ms, x.changed])
-            self._texts[file] = f"{json.dumps(file)}:{seen}"
+            seen = [x.at.wall_ms, x.at.boot_ms, x.changed]
+            if x.since is not None:
+                seen += [x.since.wall_ms, x.since.boot_ms]
+            self._texts[file] = f"{json.dumps(file)}:{json.dumps(seen)}"
         if len(self._texts) > len(known.sighted):
             self._texts = {file: self._texts[file] for file in known.sighted}
         sighted = ",".join(self._texts.values())
@@ -366,11 +380,12 @@ def _known(data: Mapping[str, Any]) -> Known:
     def instant(wall: float, since: float) -> Instant:
         return Instant(int(wall), int(since), boot)
 
+    def sighting(wall: float, boot: float, changed: object, *since: float) -> Sighting:
+        earlier = instant(*since) if since else None
+        return Sighting(at=instant(wall, boot), changed=bool(changed), since=earlier)
+
     given = {name: instant(*data[name]) for name in _INSTANTS if data[name] is not None}
-    sighted = {
-        file: Sighting(at=instant(wall, since), changed=bool(changed))
-        for file, (wall, since, changed) in data["sighted"].items()
-    }
+    sighted = {file: sighting(*seen) for file, seen in data["sighted"].items()}
     known = JSON.load(Known, data, sighted=sighted, **given)
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", known.version):
         raise ValueError(known.version)

@@ -48,6 +48,17 @@ def test_of_another_head_only_the_later_word_counts(tmp_path: Path) -> None:
     assert loaded.sighted["mine"].at == at(60)
 
 
+def test_since_when_a_holder_counts_is_kept_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    own = Sighting(at=at(60), changed=True, since=at(10))
+    folder.save(replace(known(theirs=20), sighted={"mine": own}))
+    loaded = StateFolder(folder.path).load()
+    assert loaded is not None
+    assert loaded.sighted == {"mine": own}
+    set_back = replace(at(70), wall_ms=at(0).wall_ms)
+    assert loaded.at(set_back).sighting("mine").since == at(10)
+
+
 # What the version before this one wrote, and an older gitlease beside this one in a clone reads.
 BEFORE: dict[str, object] = {
     "ledger_id": "ledger-1",
