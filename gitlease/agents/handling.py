@@ -58,7 +58,8 @@ from gitlease.kernel.settings.identity import AGENTS
 if TYPE_CHECKING:
     from gitlease.agents.answers import Blocked
     from gitlease.agents.opening import AgentContext
-    from gitlease.kernel.rules.viewpoint import GuardFinding, GuardReport, Touched
+    from gitlease.guard.reports import GuardReport
+    from gitlease.kernel.rules.viewpoint import GuardFinding, Touched
     from gitlease.wiring.workspace import Workspace
 
 

@@ -24,7 +24,7 @@ from gitlease.kernel.rules.edge import Addresses, Progress, Task
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import LATEST, MS
-from gitlease.kernel.rules.viewpoint import Touched, merged
+from gitlease.kernel.rules.viewpoint import Touched
 from gitlease.kernel.rules.work import Authorship, Named, read_trailer
 from gitlease.kernel.settings.schema import Tasks
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
@@ -349,3 +349,12 @@ def _time(seconds: str) -> int | None:
     if not seconds.isascii() or not seconds.isdigit() or len(seconds) > 12:
         return None
     return int(seconds) * MS if int(seconds) * MS <= LATEST else None
+
+
+def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Each path once, with every task that it is or was the file of."""
+    by_path: dict[str, Touched] = {}
+    for path in touched:
+        known = by_path.get(path.path)
+        by_path[path.path] = path if known is None else known.joined(path)
+    return tuple(by_path.values())

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.guard.commits import CommitFacts, CommitReader, task_status_changes, touched
+from gitlease.guard.commits import CommitFacts, CommitReader, merged, task_status_changes, touched
+from gitlease.guard.reports import GuardReport, StagedChange, Started
 from gitlease.guard.service import GuardService
 from gitlease.kernel.git.files import Table, notes_of, strings_in
 from gitlease.kernel.git.history import Changed, committed, paths_between, staged
@@ -31,16 +32,7 @@ from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import person_key
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import WHOLE
-from gitlease.kernel.rules.viewpoint import (
-    GuardReport,
-    PushedCommit,
-    PushedWork,
-    Severity,
-    StagedChange,
-    Started,
-    Touched,
-    merged,
-)
+from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Severity, Touched
 from gitlease.kernel.rules.work import read_trailer, trailer
 from gitlease.kernel.settings.schema import Tasks
 

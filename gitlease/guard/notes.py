@@ -10,7 +10,6 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from gitlease.kernel.git.files import (
     LOCK,
@@ -27,10 +26,6 @@ from gitlease.kernel.git.files import (
 from gitlease.kernel.git.repository import Repository
 from gitlease.kernel.git.run import detach, own_module
 from gitlease.kernel.rules.frozen import dataclass
-
-if TYPE_CHECKING:
-    from gitlease.kernel.rules.viewpoint import IdleMarker
-
 
 LONGEST_POINTER = 8_192
 # A note that the remote was asked for a ledger. Alone it is no trace of use.
@@ -332,3 +327,19 @@ def head_moved(private: str) -> None:
     notes = Notes(private)
     # Times of checks hold while no head moves: an agent is told of a revocation at once.
     notes.drop(CHECKS, *notes.of(CHECKS))
+
+
+@dataclass(frozen=True)
+class IdleMarker:
+    """The times until which a shim need not ask: seconds since the epoch, 0 for never.
+
+    Until ``clear_until`` nobody else holds anything; until ``held_until`` something is held here,
+    to be renewed from ``renew_at`` on. ``tasks``: a commit may claim a task, and ``below`` are the
+    files and folders, relative to the root, that it would change then (none: anywhere).
+    """
+
+    clear_until: int = 0
+    renew_at: int = 0
+    held_until: int = 0
+    tasks: bool = False
+    below: tuple[str, ...] = ()

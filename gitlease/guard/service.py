@@ -8,7 +8,15 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitlease.guard.notes import Origin, drop_idle_marker, write_idle_marker
+from gitlease.guard.notes import IdleMarker, Origin, drop_idle_marker, write_idle_marker
+from gitlease.guard.reports import (
+    DAMAGE_SHOWN,
+    CachedLedger,
+    Freshness,
+    GuardReport,
+    Unreachable,
+    reach_of,
+)
 from gitlease.kernel.git.files import LARGEST_NOTES, load_json, make_folders, store_json
 from gitlease.kernel.ledger.ports import Clock, LedgerStore, Snapshot
 from gitlease.kernel.rules.errors import (
@@ -41,20 +49,13 @@ from gitlease.kernel.rules.resources import (
     word_anywhere,
 )
 from gitlease.kernel.rules.viewpoint import (
-    DAMAGE_SHOWN,
     THIRD,
-    CachedLedger,
-    Freshness,
     GuardFinding,
-    GuardReport,
-    IdleMarker,
     PushedCommit,
     Severity,
     Touched,
-    Unreachable,
     Viewpoint,
     blocking,
-    reach_of,
     renew_at,
 )
 from gitlease.kernel.store.state import StateFolder, load_leases

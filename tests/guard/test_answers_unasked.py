@@ -10,12 +10,12 @@ from kernel.rules.values import at
 
 from gitlease.guard import notes
 from gitlease.guard.commits import CommitReader
+from gitlease.guard.reports import CachedLedger, GuardReport
 from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.answers import Reading
 from gitlease.kernel.ledger.ports import INDEX, Pending, TaskList
 from gitlease.kernel.rules.edge import Addresses
 from gitlease.kernel.rules.lease_rows import LeaseRows
-from gitlease.kernel.rules.viewpoint import CachedLedger, GuardReport
 from gitlease.kernel.rules.work import Finding
 from gitlease.tasks.queue import _RANKS, MEDIUM
 

@@ -11,21 +11,15 @@ from support.memory import Broken, Fault, MemoryWatch
 from support.session import MemoryWorld
 from support.snapshots import check_words
 
+from gitlease.guard.commits import merged
+from gitlease.guard.notes import IdleMarker
 from gitlease.guard.service import GuardService, WatchFolder
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, State
 from gitlease.kernel.rules.lease_rows import LeaseRows
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import (
-    IdleMarker,
-    PushedCommit,
-    Severity,
-    Touched,
-    Viewpoint,
-    blocking,
-    merged,
-)
+from gitlease.kernel.rules.viewpoint import PushedCommit, Severity, Touched, Viewpoint, blocking
 from gitlease.kernel.rules.work import Authorship, Named
 
 LAPSED = TTL + SKEW + 1

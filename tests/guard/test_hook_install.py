@@ -28,10 +28,9 @@ from gitlease.guard.hook_places import (
     shim,
 )
 from gitlease.guard.install import HookState, hook_states, install_hooks, uninstall
-from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO
+from gitlease.guard.notes import ACTIVITY, COMMIT, MESSAGE, MOST_PLACES, WHO, IdleMarker
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.kernel.rules.errors import Invalid
-from gitlease.kernel.rules.viewpoint import IdleMarker
 
 pytestmark = pytest.mark.slow
 

@@ -15,6 +15,7 @@ from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
 from gitlease.guard.hooks import Hooks, HookWorktree
+from gitlease.guard.reports import StagedChange, Started
 from gitlease.guard.service import GuardService, WatchFolder
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.ledger_session import LedgerSession
@@ -23,14 +24,7 @@ from gitlease.kernel.rules.edge import Addresses, Task
 from gitlease.kernel.rules.errors import LeaseHeld, TooMuch
 from gitlease.kernel.rules.lease import Actor, State
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import (
-    PushedCommit,
-    PushedWork,
-    Severity,
-    StagedChange,
-    Started,
-    Touched,
-)
+from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Severity, Touched
 from gitlease.kernel.rules.whose import Makers
 from gitlease.kernel.rules.work import read_trailer
 

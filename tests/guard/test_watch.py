@@ -22,15 +22,16 @@ from gitlease.guard.notes import (
     SETTLED_NS,
     SINCE,
     WHO,
+    IdleMarker,
     Origin,
     drop_idle_marker,
     origin_of,
 )
+from gitlease.guard.reports import CachedLedger, Unreachable
 from gitlease.guard.service import FACTS, FAILURE, WatchFolder
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.rules.lease import Lease, Margins, Policy, Rule, Sighting
 from gitlease.kernel.rules.lease_rows import LeaseRows, row_of
-from gitlease.kernel.rules.viewpoint import CachedLedger, IdleMarker, Unreachable
 from gitlease.kernel.store.records import lease_file
 from gitlease.kernel.store.state import ROWS_FILE, KeptLeases, Known, StateFolder, store_leases
 

@@ -13,9 +13,8 @@ import pytest
 
 from gitlease.guard import hook_places as places
 from gitlease.guard.hook_places import Way
-from gitlease.guard.notes import Origin, origin_of, write_idle_marker
+from gitlease.guard.notes import IdleMarker, Origin, origin_of, write_idle_marker
 from gitlease.kernel.git.repository import discover
-from gitlease.kernel.rules.viewpoint import IdleMarker
 from support.fences import clean_env, raise_fences
 from support.repos import commit_file, copy_repository, git, make_repository, run_git
 

@@ -17,6 +17,8 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
+from gitlease.guard.notes import IdleMarker
+from gitlease.guard.reports import CachedLedger, Unreachable
 from gitlease.kernel.ledger.ports import Cause, Change, Clock, Pending, Swapped
 from gitlease.kernel.rules.errors import Denied, Invalid, Unavailable
 from gitlease.kernel.rules.frozen import dataclass, field, replace
@@ -24,7 +26,6 @@ from gitlease.kernel.rules.lease import Lease, LeaseKey, person_key
 from gitlease.kernel.rules.ledger import Damage, Fate, Header, Ledger, Note, Notice, Ticket
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.resources import Resource
-from gitlease.kernel.rules.viewpoint import CachedLedger, IdleMarker, Unreachable
 from gitlease.kernel.rules.work import WorkPush, WorkRef
 from gitlease.kernel.store.git_ledger import RefLedgerStore
 from gitlease.kernel.store.records import lease_file

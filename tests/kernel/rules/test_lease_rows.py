@@ -9,12 +9,13 @@ from kernel.rules.test_pattern import PATHS, PATTERNS
 from kernel.rules.values import JO, KIM, lease
 from support.snapshots import raises
 
+from gitlease.guard.reports import reach_of
 from gitlease.kernel.rules.errors import Invalid, UsageError
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import Lease, State
 from gitlease.kernel.rules.lease_rows import LeaseRows, Reach, row_of
 from gitlease.kernel.rules.resources import fold, overlap, parse, path_resource
-from gitlease.kernel.rules.viewpoint import Cover, Touched, reach_of
+from gitlease.kernel.rules.viewpoint import Cover, Touched
 
 FOLDED = st.sampled_from(["", "", "Straße/", "STRASSE/", "é/", "É/", "A/", r"\[x/", "İ/"])
 PATTERN = st.builds(lambda top, rest: top + rest.lstrip("/"), FOLDED, PATTERNS)
