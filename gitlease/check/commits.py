@@ -14,8 +14,8 @@ from functools import cache
 from gitlease.check.judging import Judgement, LedgerFacts, ledger_facts
 from gitlease.check.rules import CheckResult, no_ledger
 from gitlease.guard.commits import CommitFacts, CommitReader
+from gitlease.guard.history import commit_ids, in_range
 from gitlease.kernel.git.files import load_json
-from gitlease.kernel.git.history import commit_ids, in_range
 from gitlease.kernel.git.rejections import denies
 from gitlease.kernel.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
 from gitlease.kernel.ledger.chores import told_by

@@ -24,15 +24,7 @@ from typing import Any, NamedTuple
 from gitlease.check import rules
 from gitlease.check.rules import finding_of
 from gitlease.guard.commits import CommitFacts
-from gitlease.kernel.ledger.ports import Snapshot
-from gitlease.kernel.rules.edge import Addresses, printable
-from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.instant import Instant, rfc3339
-from gitlease.kernel.rules.lease import Actor, Lease, Moment, Policy, Relation, State, relation
-from gitlease.kernel.rules.moves.operations import LAPSED, Event
-from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
-from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
-from gitlease.kernel.rules.whose import (
+from gitlease.guard.whose import (
     LaterGrants,
     Makers,
     Naming,
@@ -42,6 +34,14 @@ from gitlease.kernel.rules.whose import (
     overridden_in,
     supersedes,
 )
+from gitlease.kernel.ledger.ports import Snapshot
+from gitlease.kernel.rules.edge import Addresses, printable
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import Instant, rfc3339
+from gitlease.kernel.rules.lease import Actor, Lease, Moment, Policy, Relation, State, relation
+from gitlease.kernel.rules.moves.operations import LAPSED, Event
+from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
+from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
 from gitlease.kernel.rules.work import CheckRule, Finding, Level, Named
 from gitlease.kernel.store.history_reader import GRANTS, LedgerHistory
 

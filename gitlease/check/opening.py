@@ -14,7 +14,7 @@ from gitlease.check.commits import CheckService, Chosen, HistoryStore, Ranges, i
 from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.guard.commits import CommitReader
-from gitlease.kernel.git.history import commit_ids
+from gitlease.guard.history import commit_ids
 from gitlease.kernel.git.repository import GitFailed, Repository, discover, is_id, without_secrets
 from gitlease.kernel.git.run import SystemClock
 from gitlease.kernel.ledger.ports import Clock

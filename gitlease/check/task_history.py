@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from shlex import quote
 
-from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.history import (
+from gitlease.guard.history import (
     NO_RENAMES,
     SECONDS,
     Changed,
@@ -20,6 +19,7 @@ from gitlease.kernel.git.history import (
     read_log,
     usual_addresses,
 )
+from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, objects_of
 from gitlease.kernel.git.pushes import heads_asked
 from gitlease.kernel.git.repository import HEADS, PATHS, Repository, answered, ask, is_on

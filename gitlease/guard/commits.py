@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.history import (
+from gitlease.guard.history import (
     COMMITS_AT_ONCE,
     GITLINK,
     LINK,
@@ -16,7 +15,7 @@ from gitlease.kernel.git.history import (
     paths_between,
     usual_addresses,
 )
-from gitlease.kernel.git.message import KEY
+from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
 from gitlease.kernel.git.repository import Repository, answered, ask, commits_as_words
 from gitlease.kernel.ledger.ports import TaskProblem
@@ -25,12 +24,12 @@ from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import LATEST, MS
 from gitlease.kernel.rules.viewpoint import Touched
-from gitlease.kernel.rules.work import Authorship, Named, read_trailer
+from gitlease.kernel.rules.work import KEY, Authorship, Named, read_trailer
 from gitlease.kernel.settings.schema import Tasks
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.whose import Makers
+    from gitlease.guard.whose import Makers
 
 
 MAX_READ = 2_000  # task files of one change; the others count by their names alone
@@ -193,7 +192,7 @@ class TaskParser:
 SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 
-_NAME = KEY.decode()
+_NAME = KEY
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
 # %aE and %cE as the mailmap has them, %ae and %ce as they were written.
 _FIELDS = ("%H", "%P", "%aE", "%ae", "%at", "%cE", "%ce", "%ct")
@@ -285,7 +284,7 @@ class CommitReader:
         self, holders: Iterable[str], *, names: Mapping[str, str], bots: Iterable[str]
     ) -> Makers:
         """Know people by the mailmap, by their ``names`` in task files, and as ``bots``."""
-        from gitlease.kernel.rules.whose import Makers
+        from gitlease.guard.whose import Makers
 
         canonical = self.canonical((*holders, *names))
         return Makers.of(Addresses(canonical=canonical, names=names), bots)

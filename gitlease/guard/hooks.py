@@ -13,11 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.guard.commits import CommitFacts, CommitReader, merged, task_status_changes, touched
-from gitlease.guard.reports import GuardReport, StagedChange, Started
-from gitlease.guard.service import GuardService
-from gitlease.kernel.git.files import Table, notes_of, strings_in
-from gitlease.kernel.git.history import Changed, committed, paths_between, staged
-from gitlease.kernel.git.message import (
+from gitlease.guard.history import Changed, committed, paths_between, staged
+from gitlease.guard.message import (
     MessageReading,
     is_bare,
     read_message,
@@ -25,6 +22,9 @@ from gitlease.kernel.git.message import (
     with_trailers,
     write_message,
 )
+from gitlease.guard.reports import GuardReport, PushedCommit, PushedWork, StagedChange, Started
+from gitlease.guard.service import GuardService
+from gitlease.kernel.git.files import Table, notes_of, strings_in
 from gitlease.kernel.git.repository import Repository, ask, is_on, main_of
 from gitlease.kernel.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
@@ -32,14 +32,14 @@ from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import person_key
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import WHOLE
-from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Severity, Touched
+from gitlease.kernel.rules.viewpoint import Severity, Touched
 from gitlease.kernel.rules.work import read_trailer, trailer
 from gitlease.kernel.settings.schema import Tasks
 
 if TYPE_CHECKING:
-    from gitlease.kernel.git.pushes import Push
+    from gitlease.guard.pushes import Push
+    from gitlease.guard.whose import Makers
     from gitlease.kernel.ledger.ledger_session import LedgerSession
-    from gitlease.kernel.rules.whose import Makers
 
 
 MADE_UNDER = "made under"  # a kind of notes: trailers that commits do not have, by their ids
@@ -99,10 +99,10 @@ class HookWorktree:
         """
         if not self._is_shared(remote):
             return self.brought(lines, remote)
-        from gitlease.kernel.git.pushes import announced
+        from gitlease.guard.pushes import announced
 
         asked, target = announced(self.repository, lines, remote, self.environ, self.ref_prefix)
-        from gitlease.kernel.git.pushes import removed_by
+        from gitlease.guard.pushes import removed_by
 
         lost, cut, unknown = removed_by(
             self.repository,
@@ -127,7 +127,7 @@ class HookWorktree:
         ledgers = []
         if self._is_shared(remote):
             # A mirror push deletes from the remote whatever is not here, every ledger too.
-            from gitlease.kernel.git.pushes import LEDGER
+            from gitlease.guard.pushes import LEDGER
 
             mirrors = is_mirror_push() or any(map(is_on, self._config(remote, "mirror")))
             ledgers = [f"{self.ref_prefix}/*"] if mirrors else []
@@ -156,7 +156,7 @@ class HookWorktree:
 
         Asks the remote; if it does not answer, the remote-tracking refs count.
         """
-        from gitlease.kernel.git.pushes import brought_new
+        from gitlease.guard.pushes import brought_new
 
         pushes = self._pushes(lines, remote)
         remote = self.environ.get("PRE_COMMIT_REMOTE_NAME") or remote
@@ -217,7 +217,7 @@ class HookWorktree:
         return CommitReader(self.repository, self.tasks, base=main[1] if main else "")
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
-        from gitlease.kernel.git.pushes import outgoing
+        from gitlease.guard.pushes import outgoing
 
         return outgoing(
             self.repository,
@@ -235,7 +235,7 @@ class HookWorktree:
         return self.shared is not None and self.shared in self._names(remote)
 
     def _names(self, remote: str) -> Sequence[str]:
-        from gitlease.kernel.git.pushes import names_of
+        from gitlease.guard.pushes import names_of
 
         return names_of(self.repository, remote)
 
@@ -364,7 +364,7 @@ class Hooks:
         if blocking or report.superseded:
             # Without what the push only carries along: the holders' own work, and what has landed.
             with contextlib.suppress(GitleaseError):
-                from gitlease.kernel.rules.whose import Makers
+                from gitlease.guard.whose import Makers
 
                 carried = self._worktree.carried(lines, remote)
                 emails = {x.lease.holder for x in blocking}

@@ -13,9 +13,10 @@ from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Notice
 from gitlease.kernel.rules.resources import Resource, fold
 from gitlease.kernel.rules.viewpoint import GuardFinding, Severity, Touched
+from gitlease.kernel.rules.work import Named
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.whose import Superseded
+    from gitlease.guard.whose import Naming, Superseded
 
 DAMAGE_SHOWN = 3
 BLIND = "the leases could not be checked"
@@ -126,3 +127,37 @@ class Freshness:
             return ""
         known = f"by what this clone knew {humanize_duration(self._age)} ago"
         return f"{BLIND if self._unknown else known}: {self.failure.message}"
+
+
+@dataclass(frozen=True)
+class PushedWork:
+    """The paths touched by the commits that a push would bring or take away.
+
+    ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
+    ``unknown`` are the replaced branches whose commits are not in this clone. ``naming`` are those
+    of its commits that name leases.
+    """
+
+    touched: tuple[Touched, ...] = ()
+    lost: tuple[Touched, ...] = ()
+    ledgers: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    naming: tuple[Naming, ...] = ()
+
+
+@dataclass(frozen=True)
+class PushedCommit:
+    """A commit of a push: the paths it touches, the grants it names, and when it was committed.
+
+    ``emails`` are those of its author and committer, ``author`` is the author's as it was written.
+    """
+
+    id: str
+    touched: tuple[Touched, ...]
+    named: tuple[Named, ...] = ()
+    recorded: int | None = None
+    emails: tuple[str, ...] = ()
+    author: str = ""
+    parents: tuple[str, ...] = ()
+    mentioned: tuple[Named, ...] = ()

@@ -14,6 +14,7 @@ from gitlease.guard.reports import (
     CachedLedger,
     Freshness,
     GuardReport,
+    PushedCommit,
     Unreachable,
     reach_of,
 )
@@ -51,18 +52,16 @@ from gitlease.kernel.rules.resources import (
 from gitlease.kernel.rules.viewpoint import (
     THIRD,
     GuardFinding,
-    PushedCommit,
     Severity,
     Touched,
     Viewpoint,
-    blocking,
     renew_at,
 )
 from gitlease.kernel.store.state import StateFolder, load_leases
 
 if TYPE_CHECKING:
+    from gitlease.guard.whose import Makers, Naming, Superseded
     from gitlease.kernel.ledger.ledger_session import LedgerSession
-    from gitlease.kernel.rules.whose import Makers, Naming, Superseded
 
 
 class GuardService:
@@ -146,7 +145,7 @@ class GuardService:
         if not commits:
             return report
         # Loaded only here: most hooks are of commits, and name no lease.
-        from gitlease.kernel.ledger.superseded import naming_in, superseded_in
+        from gitlease.guard.pushed_work import naming_in, superseded_in
 
         found: list[Superseded] = []
         for layer in self._layers:
@@ -182,6 +181,8 @@ class GuardService:
 
         ``carried`` are all commits of a push; superseded ones that have landed are dropped, too.
         """
+        from gitlease.guard.pushed_work import blocking
+
         lost_paths = {path.path for path in lost}
         kept = list[GuardFinding | None]()
         for finding in report.findings:

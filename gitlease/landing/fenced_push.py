@@ -19,13 +19,15 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from typing import Literal
 
+from gitlease.guard.pushed_work import blocking, superseded_in, vouching_leases
+from gitlease.guard.reports import PushedCommit
+from gitlease.guard.whose import GrantHistory, Makers, Naming, override_notes
 from gitlease.kernel.git.rejections import Rejection, rejection_in
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
 from gitlease.kernel.ledger.ledger_session import LedgerSession, of_damage
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped
 from gitlease.kernel.ledger.stepping import settle_landed
-from gitlease.kernel.ledger.superseded import superseded_in, vouching_leases
 from gitlease.kernel.ledger.transaction import LONGEST_TURN, Step, fresh_id, with_views
 from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, LeaseLost, Loss
 from gitlease.kernel.rules.frozen import dataclass, replace
@@ -44,16 +46,7 @@ from gitlease.kernel.rules.loss import still_held
 from gitlease.kernel.rules.moves.operations import AddNote, Complete, Operation, Renew, grant_of
 from gitlease.kernel.rules.moves.transitions import Decided
 from gitlease.kernel.rules.resources import Resource, fold, parse_resource
-from gitlease.kernel.rules.viewpoint import (
-    Cover,
-    GuardFinding,
-    PushedCommit,
-    Severity,
-    Touched,
-    Viewpoint,
-    blocking,
-)
-from gitlease.kernel.rules.whose import GrantHistory, Makers, Naming, override_notes
+from gitlease.kernel.rules.viewpoint import Cover, GuardFinding, Severity, Touched, Viewpoint
 from gitlease.kernel.rules.work import Became, Named, WorkRef, trailer
 from gitlease.landing.plan import GitWork, PlannedPush, PushRequest
 

@@ -22,9 +22,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import ClassVar
 
+from gitlease.guard.message import MessageReading, with_trailers
 from gitlease.kernel.git.files import Table, Unreadable, notes_of
 from gitlease.kernel.git.mainline import ABSENT, MainFile, Presence, read_file_at
-from gitlease.kernel.git.message import MessageReading, with_trailers
 from gitlease.kernel.git.objects import BLOB, objects_of
 from gitlease.kernel.git.pushes import fetch_branch, tracked
 from gitlease.kernel.git.repository import (

@@ -11,7 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.guard.hooks import HookWorktree
-from gitlease.kernel.git.pushes import REPLACES, main_branches, names_of, removed
+from gitlease.guard.pushes import REPLACES, names_of, removed
+from gitlease.guard.reports import PushedCommit, PushedWork
+from gitlease.guard.whose import Makers
+from gitlease.kernel.git.pushes import main_branches
 from gitlease.kernel.git.rejections import denies, retry_hints
 from gitlease.kernel.git.repository import (
     TIMEOUT,
@@ -35,8 +38,6 @@ from gitlease.kernel.rules.errors import (
     shown,
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork
-from gitlease.kernel.rules.whose import Makers
 from gitlease.kernel.rules.work import Became, WorkPush, WorkRef
 from gitlease.kernel.settings.schema import Location, Tasks
 from gitlease.kernel.store.transport import (

@@ -69,7 +69,7 @@ from gitlease.server.places import LAYER, has_ledger, moved_settings
 from gitlease.server.settings import BLOCK, ServerSettings, project_settings, server_settings
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.whose import Superseded
+    from gitlease.guard.whose import Superseded
     from gitlease.server.work import WorkGuard
 
 

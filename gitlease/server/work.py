@@ -14,6 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import cast
 
+from gitlease.guard import history
 from gitlease.guard.commits import (
     CommitFacts,
     CommitReader,
@@ -22,10 +23,16 @@ from gitlease.guard.commits import (
     task_status_changes,
     touched,
 )
-from gitlease.kernel.git import history
-from gitlease.kernel.git.history import Changed
+from gitlease.guard.history import Changed
+from gitlease.guard.pushes import lost_commits
+from gitlease.guard.whose import (
+    GrantHistory,
+    LaterGrants,
+    Makers,
+    Superseded,
+    find_superseded,
+)
 from gitlease.kernel.git.objects import TREE, GitObjects, object_id
-from gitlease.kernel.git.pushes import lost_commits
 from gitlease.kernel.git.repository import Pieces, Repository, ask, ask_line, refusal
 from gitlease.kernel.rules.errors import GitleaseError, Invalid
 from gitlease.kernel.rules.frozen import dataclass
@@ -42,13 +49,6 @@ from gitlease.kernel.rules.viewpoint import (
     Touched,
     Viewpoint,
     names_grant,
-)
-from gitlease.kernel.rules.whose import (
-    GrantHistory,
-    LaterGrants,
-    Makers,
-    Superseded,
-    find_superseded,
 )
 from gitlease.kernel.rules.work import Named
 from gitlease.kernel.settings.schema import Tasks

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from tempfile import TemporaryDirectory
 
 from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.message import KEY
 from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
 from gitlease.kernel.git.ownership import REFUSED, cannot_write, closed_objects
 from gitlease.kernel.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
@@ -21,6 +20,7 @@ from gitlease.kernel.git.run import GitResult, run_git
 from gitlease.kernel.ledger.ports import TaskChange
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, field, replace
+from gitlease.kernel.rules.work import KEY
 from gitlease.kernel.settings.schema import Tasks
 from gitlease.kernel.store.private_store import make_folder
 from gitlease.tasks.edit import LITERAL_PATHSPECS, edit_task
@@ -407,7 +407,7 @@ def _edited_and_made(
 
 def _subject_and_message(changes: Sequence[TaskChange], tasks: Tasks) -> tuple[str, str]:
     lines = list(dict.fromkeys(" ".join(change.message.split()) for change in changes))
-    trailers = [f"{KEY.decode()}: {x}" for x in dict.fromkeys(c.trailer for c in changes) if x]
+    trailers = [f"{KEY}: {x}" for x in dict.fromkeys(c.trailer for c in changes) if x]
     end = "".join(f"\n{line}" for line in ["", *trailers]) if trailers else ""
     if len(lines) < 2:
         subject = tasks.subject(lines[0]) if lines else ""

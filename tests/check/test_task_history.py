@@ -15,7 +15,7 @@ from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 from support.tasks import task
 
 from gitlease.check.task_history import Lack, Past, TaskHistory, Version
-from gitlease.kernel.git.history import read_answer, read_log
+from gitlease.guard.history import read_answer, read_log
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.rules.errors import Invalid, Unavailable
 

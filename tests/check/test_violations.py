@@ -9,12 +9,12 @@ from kernel.rules.values import F001, JO, KIM, NOON, at, lease
 
 from gitlease.check.judging import Granted, Judgement, LedgerFacts, granted
 from gitlease.guard.commits import CommitFacts
+from gitlease.guard.whose import Makers
 from gitlease.kernel.rules.edge import Addresses
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, Moment
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.viewpoint import Touched
-from gitlease.kernel.rules.whose import Makers
 from gitlease.kernel.rules.work import Authorship, Named, read_trailer, trailer
 
 HOUR = 3_600

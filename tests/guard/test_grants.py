@@ -7,7 +7,7 @@ from typing import Any
 
 from kernel.rules.values import JO, holding, lease, moment
 
-from gitlease.kernel.ledger.superseded import vouching_leases
+from gitlease.guard.pushed_work import vouching_leases
 from gitlease.kernel.rules.lease import DEFAULT_POLICY
 from gitlease.kernel.rules.viewpoint import Viewpoint
 from gitlease.kernel.rules.work import Named

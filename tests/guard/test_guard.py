@@ -13,13 +13,15 @@ from support.snapshots import check_words
 
 from gitlease.guard.commits import merged
 from gitlease.guard.notes import IdleMarker
+from gitlease.guard.pushed_work import blocking
+from gitlease.guard.reports import PushedCommit
 from gitlease.guard.service import GuardService, WatchFolder
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, State
 from gitlease.kernel.rules.lease_rows import LeaseRows
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import PushedCommit, Severity, Touched, Viewpoint, blocking
+from gitlease.kernel.rules.viewpoint import Severity, Touched, Viewpoint
 from gitlease.kernel.rules.work import Authorship, Named
 
 LAPSED = TTL + SKEW + 1

@@ -15,8 +15,9 @@ from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
 from gitlease.guard.hooks import Hooks, HookWorktree
-from gitlease.guard.reports import StagedChange, Started
+from gitlease.guard.reports import PushedCommit, PushedWork, StagedChange, Started
 from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.guard.whose import Makers
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import LedgerStore
@@ -24,8 +25,7 @@ from gitlease.kernel.rules.edge import Addresses, Task
 from gitlease.kernel.rules.errors import LeaseHeld, TooMuch
 from gitlease.kernel.rules.lease import Actor, State
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Severity, Touched
-from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.viewpoint import Severity, Touched
 from gitlease.kernel.rules.work import read_trailer
 
 LAPSED = TTL + SKEW + 1

@@ -10,9 +10,9 @@ from kernel.rules.values import JO
 
 from gitlease.guard.reports import GuardReport
 from gitlease.guard.service import GuardService, renew_known
+from gitlease.guard.whose import Makers
 from gitlease.kernel.rules.errors import LeaseLost, Loss
 from gitlease.kernel.rules.resources import LOCAL_LAYER
-from gitlease.kernel.rules.whose import Makers
 from gitlease.kernel.rules.work import Named
 
 

@@ -11,8 +11,8 @@ from support.repos import commit_file, git, make_repository
 from support.snapshots import check_words, raises
 from support.task_trees import tasks_like
 
+from gitlease.guard import message as message_module
 from gitlease.guard.hooks import HookWorktree
-from gitlease.kernel.git import message as message_module
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.rules.errors import Invalid
 
@@ -265,7 +265,7 @@ def test_a_push_of_too_many_commits_says_which_were_looked_at(
     lines = [f"x {tip} refs/heads/{name} {'0' * 40}" for name in ("one", "two")]
     work = messages.worktree.pushed(lines, "origin")
     assert ([x.path for x in work.touched], work.warnings) == (["c", "b", "a"], ())
-    monkeypatch.setattr("gitlease.kernel.git.pushes.MAX_COMMITS", 2)
+    monkeypatch.setattr("gitlease.guard.pushes.MAX_COMMITS", 2)
     work = messages.worktree.pushed(lines, "origin")
     assert [x.path for x in work.touched] == ["c", "b"]
     said = "refs/heads/{}: only the newest 2 commits were checked"

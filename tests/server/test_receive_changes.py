@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.repos import commit_file, git, make_repository
 
-from gitlease.kernel.git.history import Changed
+from gitlease.guard.history import Changed
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.server import work as receive_changes
 from gitlease.server.work import changes_of

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from support.session import LeaseService, ledger_session
 
+from gitlease.guard.reports import PushedCommit, PushedWork
+from gitlease.guard.whose import Makers
 from gitlease.kernel.ledger.acts import renew_grants
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.ledger.keeping import holds_of
@@ -17,8 +19,7 @@ from gitlease.kernel.rules.frozen import JSON
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.moves.operations import Claim, grant_of
 from gitlease.kernel.rules.resources import Resource, parse_resource
-from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Touched
-from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.viewpoint import Touched
 from gitlease.kernel.rules.work import Became, WorkPush, WorkRef
 from gitlease.landing.fenced_push import FencedPush
 from gitlease.landing.plan import GitWork, PlannedPush, PushRequest

@@ -23,24 +23,7 @@ from gitlease.kernel.rules.resources import fold, scopes_overlap
 from gitlease.kernel.rules.work import Authorship, Named
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.whose import Makers, Naming
-
-
-@dataclass(frozen=True)
-class PushedWork:
-    """The paths touched by the commits that a push would bring or take away.
-
-    ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
-    ``unknown`` are the replaced branches whose commits are not in this clone. ``naming`` are those
-    of its commits that name leases.
-    """
-
-    touched: tuple[Touched, ...] = ()
-    lost: tuple[Touched, ...] = ()
-    ledgers: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    naming: tuple[Naming, ...] = ()
+    pass
 
 
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
@@ -116,23 +99,6 @@ class GuardFinding:
     def place(self) -> str:
         """The path, with the commit of a push that touches it."""
         return f"{self.path} (commit {self.commit[:10]})" if self.commit else self.path
-
-
-@dataclass(frozen=True)
-class PushedCommit:
-    """A commit of a push: the paths it touches, the grants it names, and when it was committed.
-
-    ``emails`` are those of its author and committer, ``author`` is the author's as it was written.
-    """
-
-    id: str
-    touched: tuple[Touched, ...]
-    named: tuple[Named, ...] = ()
-    recorded: int | None = None
-    emails: tuple[str, ...] = ()
-    author: str = ""
-    parents: tuple[str, ...] = ()
-    mentioned: tuple[Named, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,35 +195,6 @@ def _named_by(named: Named, records: Iterable[Lease]) -> Iterable[Lease]:
     return (
         x for x in records if x.resource.key == named.key and scopes_overlap(x.scope, named.scope)
     )
-
-
-def blocking(
-    finding: GuardFinding,
-    carried: Sequence[PushedCommit],
-    layer: str,
-    actor: Actor,
-    makers: Makers | None = None,
-) -> GuardFinding | None:
-    """The finding with the oldest commit that touches its path and is not its lease's own work.
-
-    None if there is no such commit. ``carried`` begins with the newest.
-    """
-    from gitlease.kernel.rules.whose import Makers
-
-    lease = finding.lease
-    known = makers or Makers()
-
-    def is_own_work(commit: PushedCommit) -> bool:
-        # Anybody may land the holder's work. A person's other run is known by the token alone.
-        is_holders = lease.same_holder(actor) or known.is_by(commit, lease.holder)
-        named = (*commit.named, *commit.mentioned)
-        return is_holders and names_grant(named, commit.recorded, lease, layer)
-
-    for commit in reversed(carried):
-        touches = (x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
-        if any(touches) and not is_own_work(commit):
-            return replace(finding, commit=commit.id)
-    return None
 
 
 def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:

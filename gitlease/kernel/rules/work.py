@@ -17,9 +17,10 @@ from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.lease import Lease
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, fold, parse_resource
 
+KEY = "Gitlease"  # of the trailers
 LONGEST_TRAILER = 2_000  # characters of one trailer: a path has less
 
-_NAME = "Gitlease: "
+_NAME = f"{KEY}: "
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|\S+)'
 # Compiled where they are used: a hook that only loads this has no time for it.
 _TRAILER = (

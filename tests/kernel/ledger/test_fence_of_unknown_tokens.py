@@ -6,10 +6,10 @@ import pytest
 from kernel.rules.values import F001, JO, KIM
 from support.session import MemoryWorld
 
+from gitlease.guard.whose import GrantHistory
 from gitlease.kernel.ledger.deleted import restore
 from gitlease.kernel.rules.errors import LeaseLost, Loss
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.whose import GrantHistory
 from gitlease.landing.fenced_push import fence
 
 pytestmark = pytest.mark.default

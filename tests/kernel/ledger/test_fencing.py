@@ -14,6 +14,8 @@ from support.memory import Fault, MemoryRemote
 from support.session import MemoryWorld
 from support.snapshots import check_words, raises
 
+from gitlease.guard.reports import PushedCommit, PushedWork
+from gitlease.guard.whose import Makers
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.rules.errors import (
     Denied,
@@ -26,8 +28,7 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.resources import Resource, parse_resource
-from gitlease.kernel.rules.viewpoint import PushedCommit, PushedWork, Touched
-from gitlease.kernel.rules.whose import Makers
+from gitlease.kernel.rules.viewpoint import Touched
 from gitlease.kernel.rules.work import Became, WorkPush, WorkRef
 from gitlease.landing.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
 from gitlease.landing.fenced_push import fence as fenced_token

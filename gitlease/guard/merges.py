@@ -17,13 +17,12 @@ from functools import reduce
 from itertools import combinations, groupby, islice
 from operator import or_
 
-from gitlease.kernel.git.history import FORM, NO_RENAMES, RENAMES, Changed, by_commit, differs, read
-from gitlease.kernel.git.message import KEY
+from gitlease.guard.history import FORM, NO_RENAMES, RENAMES, Changed, by_commit, differs, read
 from gitlease.kernel.git.repository import Repository, as_entry, ask, is_id, refusal
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.rules.errors import TooMuch
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.work import Authorship, read_trailer
+from gitlease.kernel.rules.work import KEY, Authorship, read_trailer
 
 # --- git's own merge --------------------------------------------------------------------------
 # It is the same in every clone and on a server: by git's default settings and the
@@ -134,7 +133,7 @@ _LOG = (
     *("-c", "trailer.separators=:", "log", "--sparse", "--full-history", "--topo-order"),
     *("--reverse", "-c", "--combined-all-paths", "--no-show-signature", "--no-notes"),
     *("--encoding=none", f"--max-count={MAX_HISTORY + 1}", *FORM, *NO_RENAMES),
-    f"--format=%H %P%n%ae%n%ce%n%(trailers:key={KEY.decode()},valueonly,unfold)",
+    f"--format=%H %P%n%ae%n%ce%n%(trailers:key={KEY},valueonly,unfold)",
 )
 
 Names = tuple[str, ...]  # of one file: all paths that it has on any side

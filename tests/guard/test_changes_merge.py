@@ -9,8 +9,8 @@ import pytest
 from support.repos import commit_by_hand, git, make_repository, run_git
 from support.task_trees import commit_all, put
 
-from gitlease.kernel.git import merges
-from gitlease.kernel.git.history import Changed, committed, staged
+from gitlease.guard import merges
+from gitlease.guard.history import Changed, committed, staged
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.rules.errors import Invalid
 

@@ -13,7 +13,7 @@ from support.task_trees import commit_all, put, put_task, tasks_like, text_of
 
 from gitlease.guard import commits
 from gitlease.guard.commits import TaskTouched, task_status_changes, touched
-from gitlease.kernel.git.history import Changed, committed, staged
+from gitlease.guard.history import Changed, committed, staged
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.kernel.rules.edge import Progress
 from gitlease.kernel.rules.errors import Invalid
@@ -314,7 +314,7 @@ def test_many_commits_are_one_process(
     look = lambda: again.update(committed(repository, commits[::-1]))  # noqa: E731
     assert processes(tmp_path / "trace2", look, monkeypatch) == 1
     assert again == found
-    monkeypatch.setattr("gitlease.kernel.git.history.COMMITS_AT_ONCE", 2)
+    monkeypatch.setattr("gitlease.guard.history.COMMITS_AT_ONCE", 2)
     assert committed(repository, commits[::-1]) == found
     assert committed(repository, []) == {}
 

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import pytest
 from kernel.rules.values import JO, KIM, lease
 
-from gitlease.kernel.rules.edge import Addresses
-from gitlease.kernel.rules.moves.operations import Event
-from gitlease.kernel.rules.viewpoint import PushedCommit
-from gitlease.kernel.rules.whose import (
+from gitlease.guard.reports import PushedCommit
+from gitlease.guard.whose import (
     GrantHistory,
     LaterGrants,
     Makers,
@@ -19,6 +17,8 @@ from gitlease.kernel.rules.whose import (
     overridden_in,
     override_notes,
 )
+from gitlease.kernel.rules.edge import Addresses
+from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.work import Named
 
 pytestmark = pytest.mark.default

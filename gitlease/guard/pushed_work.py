@@ -1,15 +1,11 @@
-"""Superseded commits of a push, by a ledger as this clone knows it and by its history."""
+"""Work that a push carries: what leases of others block of it, and what later leases superseded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gitlease.kernel.ledger.ports import LedgerStore, Snapshot
-from gitlease.kernel.rules.errors import UsageError
-from gitlease.kernel.rules.lease import Lease
-from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import Viewpoint
-from gitlease.kernel.rules.whose import (
+from gitlease.guard.reports import PushedCommit
+from gitlease.guard.whose import (
     GrantHistory,
     LaterGrants,
     Makers,
@@ -17,6 +13,12 @@ from gitlease.kernel.rules.whose import (
     Superseded,
     find_superseded,
 )
+from gitlease.kernel.ledger.ports import LedgerStore, Snapshot
+from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.frozen import replace
+from gitlease.kernel.rules.lease import Actor, Lease
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.rules.viewpoint import GuardFinding, Viewpoint, names_grant
 from gitlease.kernel.rules.work import Named
 
 
@@ -86,3 +88,30 @@ def vouching_leases(head: Snapshot, commits: Iterable[Naming], view: Viewpoint) 
                 continue
             found |= {x.lease_id: x for x in view.vouching(named, records)}
     return list(found.values())
+
+
+def blocking(
+    finding: GuardFinding,
+    carried: Sequence[PushedCommit],
+    layer: str,
+    actor: Actor,
+    makers: Makers | None = None,
+) -> GuardFinding | None:
+    """The finding with the oldest commit that touches its path and is not its lease's own work.
+
+    None if there is no such commit. ``carried`` begins with the newest.
+    """
+    lease = finding.lease
+    known = makers or Makers()
+
+    def is_own_work(commit: PushedCommit) -> bool:
+        # Anybody may land the holder's work. A person's other run is known by the token alone.
+        is_holders = lease.same_holder(actor) or known.is_by(commit, lease.holder)
+        named = (*commit.named, *commit.mentioned)
+        return is_holders and names_grant(named, commit.recorded, lease, layer)
+
+    for commit in reversed(carried):
+        touches = (x.path == finding.path and x.concerns(lease, actor) for x in commit.touched)
+        if any(touches) and not is_own_work(commit):
+            return replace(finding, commit=commit.id)
+    return None

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from gitlease.kernel.git.files import read_regular
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass
+from gitlease.kernel.rules.work import KEY
 
-KEY = b"Gitlease"
+_KEY = KEY.encode()
 MAX_MESSAGE = 8 * 1024 * 1024
 
 _OURS = re.compile(
@@ -73,7 +74,7 @@ def with_trailers(
     scissors, stay at the end; an empty message keeps its first line for the subject.
     """
     new, old = (
-        [KEY + b": " + v.encode("utf-8", "surrogateescape") for v in x] for x in (values, stale)
+        [_KEY + b": " + v.encode("utf-8", "surrogateescape") for v in x] for x in (values, stale)
     )
     every = message.splitlines(keepends=True)
     same = {_lease(line) for line in (*new, *old)} - {None}

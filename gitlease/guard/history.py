@@ -180,7 +180,7 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
     if bases[0] == "HEAD":  # which may be merged under its id, too
         result = ask(repository, "rev-parse", "-q", "--verify", "HEAD")
         bases[0] = os.fsdecode(result.out).strip() if result.code == 0 else "HEAD"
-    from gitlease.kernel.git.merges import merged
+    from gitlease.guard.merges import merged
 
     return merged(repository, bases, None)
 
@@ -212,7 +212,7 @@ def committed(
             elif len(parents) > 1:
                 merges[commit] = parents
     if merges:
-        from gitlease.kernel.git.merges import merged
+        from gitlease.guard.merges import merged
 
         for commit, parents in merges.items():
             changes[commit] = merged(repository, parents, commit)

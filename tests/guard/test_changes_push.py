@@ -8,8 +8,8 @@ import pytest
 from support.counting import processes
 from support.repos import commit_file, git, make_repository, run_git
 
-from gitlease.kernel.git import pushes as pushes_module
-from gitlease.kernel.git.pushes import Push, outgoing
+from gitlease.guard import pushes as pushes_module
+from gitlease.guard.pushes import Push, outgoing
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.rules.errors import Invalid
 
