@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Mapping
 
 from gitlease.guard import presence
+from gitlease.guard.callers import working_parent
 from gitlease.guard.notes import has_traces, note_asked
 from gitlease.guard.presence import ToolServer, live_servers, live_sessions, note_server
 from gitlease.kernel.git.repository import Repository, ask, discover
-from gitlease.kernel.git.run import run_git, started_at, still_runs, wait_for_end, working_parent
+from gitlease.kernel.git.run import run_git, started_at, still_runs, wait_for_end
 from gitlease.kernel.ledger.ports import Clock
 from gitlease.kernel.rules.errors import Invalid, UsageError
 from gitlease.kernel.rules.frozen import dataclass

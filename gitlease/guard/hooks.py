@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gitlease.guard.callers import commit_words, is_forced_push, is_mirror_push
 from gitlease.guard.commits import CommitFacts, CommitReader, merged, task_status_changes, touched
 from gitlease.guard.history import Changed, committed, paths_between, staged
 from gitlease.guard.message import (
@@ -26,7 +27,6 @@ from gitlease.guard.reports import GuardReport, PushedCommit, PushedWork, Staged
 from gitlease.guard.service import GuardService
 from gitlease.kernel.git.files import Table, notes_of, strings_in
 from gitlease.kernel.git.repository import Repository, ask, is_on, main_of
-from gitlease.kernel.git.run import commit_words, is_forced_push, is_mirror_push
 from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import person_key

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gitlease.guard.callers import pushing_git
 from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.notes import is_due, start_detached
 from gitlease.guard.service import GuardService, retry_interval
 from gitlease.kernel.git.repository import Repository, discover
-from gitlease.kernel.git.run import SystemClock, clean_environment, pushing_git, wait_for_end
+from gitlease.kernel.git.run import SystemClock, clean_environment, wait_for_end
 from gitlease.kernel.ledger.ports import Clock, Inbox
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.settings.identity import Identity, resolve_identity

@@ -23,10 +23,11 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from gitlease.guard.callers import working_parent
 from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
 from gitlease.kernel.git.files import Notes, Table, is_private, notes_of, strings_in
 from gitlease.kernel.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
-from gitlease.kernel.git.run import numbered_in, still_runs, working_parent
+from gitlease.kernel.git.run import numbered_in, still_runs
 from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Actor

@@ -40,7 +40,6 @@ from gitlease.kernel.git.run import (
     group_is_left,
     local_variables_cleared,
     signal_group,
-    start_tethered,
     started_at,
     still_runs,
 )
@@ -74,6 +73,7 @@ from gitlease.kernel.store.private_store import make_folder
 from gitlease.landing.fenced_push import FencedPush, PushRefused
 from gitlease.landing.plan import NotAtomic, PushRequest
 from gitlease.landing.replay import CommitData, MergeConflict, Replay, listed
+from gitlease.landing.tether import start_tethered
 from gitlease.tasks.edge_commit import IndexEntry, UserGit
 from gitlease.tasks.edit import change_file, edit_task, read_place
 from gitlease.tasks.files import merged

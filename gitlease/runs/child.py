@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
 from gitlease.kernel.git.files import share
-from gitlease.kernel.git.run import on_parent_death, run_git
+from gitlease.kernel.git.run import run_git
 from gitlease.kernel.rules.errors import Invalid, NotFound
+from gitlease.runs.processes import on_parent_death
 
 
 class NoCommand(NotFound):

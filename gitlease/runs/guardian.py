@@ -30,21 +30,22 @@ from typing import Any
 
 from gitlease.kernel.git.run import (
     Process,
-    adopt_orphans,
-    below,
     is_guardian,
     members_of,
-    name_of,
-    name_this_process,
-    on_parent_death,
     own_module,
     parent_and_words,
     processes,
     signal_group,
-    signal_process,
     started_at,
 )
 from gitlease.kernel.rules.frozen import dataclass
+from gitlease.runs.processes import (
+    adopt_orphans,
+    below,
+    name_this_process,
+    on_parent_death,
+    signal_process,
+)
 
 PATIENCE = 20.0  # seconds for it to start
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clock is read again
@@ -125,7 +126,7 @@ class ProcessGroup:
         found = self.members(spares_runs=True) if self.adopts else []
         # What those started themselves need not be named as well.
         found = [x for x in found if x.parent == self.guardian]
-        named = [(x, name_of(x)) for x in found if not _is_helper(parent_and_words(x.pid)[1])]
+        named = [(x, x.name) for x in found if not _is_helper(parent_and_words(x.pid)[1])]
         return [f"{name} ({process.pid})" for process, name in named if name]
 
 

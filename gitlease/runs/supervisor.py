@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Self
 
-from gitlease.kernel.git.run import members_of, outlive_parent, started_at, still_runs
+from gitlease.kernel.git.run import members_of, started_at, still_runs
 from gitlease.kernel.ledger.heartbeat import Heartbeat
 from gitlease.kernel.ledger.ports import Clock
 from gitlease.kernel.rules.errors import GitleaseError
@@ -32,6 +32,7 @@ from gitlease.runs.guardian import (
     ProcessGroup,
     wait_readable,
 )
+from gitlease.runs.processes import outlive_parent
 
 GRACE = 10  # seconds from TERM to KILL, unless given
 SHARE = 6  # the grace is at most this part of a lease's time

@@ -295,18 +295,7 @@ def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
 PROC = "/proc"
 PATIENCE = 2.0
 MOST_ANCESTORS = 200
-GENERATIONS = 12  # a hook's shell, its subshell, a hook manager and its shells, git
-SHELLS = frozenset((b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"fish", b"busybox"))
 STATE, PARENT, GROUP, STARTED = 0, 1, 2, 19  # fields of /proc/PID/stat, after the name
-
-_SHORT = b"mFtCc"  # the options of git commit that take a value
-_LONG = frozenset(
-    b"--" + name.encode()
-    for name in (
-        *("message", "file", "template", "reuse-message", "reedit-message", "author", "date"),
-        *("fixup", "squash", "trailer", "pathspec-from-file"),
-    )
-)
 
 
 def started_at(pid: int) -> str:
@@ -358,14 +347,6 @@ def ancestors(pid: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
         pid = parent
 
 
-def working_parent() -> tuple[int, str]:
-    """The nearest process above that is no shell, with when it started; 0 where there is none."""
-    for pid, words in ancestors():
-        if words and os.path.basename(words[0]).lstrip(b"-") not in SHELLS:
-            return pid, started_at(pid)
-    return 0, ""
-
-
 @dataclass(frozen=True)
 class Process:
     """A process that runs. ``started`` is as ``started_at`` has it."""
@@ -374,6 +355,16 @@ class Process:
     parent: int
     group: int
     started: str
+
+    @property
+    def name(self) -> str:
+        """The name that lists of processes show; ``""`` if it has ended."""
+        if _has_proc():
+            with contextlib.suppress(OSError), open(f"{PROC}/{self.pid}/comm", "rb") as opened:
+                return opened.read(256).decode("utf-8", "replace").strip()
+            return ""
+        lines = _ps(["-o", "comm=", "-p", str(self.pid)])
+        return os.path.basename(lines[0].strip()) if lines else ""
 
 
 def processes() -> dict[int, Process]:
@@ -402,45 +393,6 @@ def run_above() -> int:
 def members_of(group: int) -> frozenset[int]:
     """The processes of a group that run; those that only wait to be reaped do not count."""
     return frozenset(x.pid for x in processes().values() if x.group == group)
-
-
-def below(root: int, every: Mapping[int, Process]) -> list[Process]:
-    """The descendants of a process, the nearest first."""
-    children: dict[int, list[Process]] = {}
-    for process in every.values():
-        children.setdefault(process.parent, []).append(process)
-    found, parents = list[Process](), [root]
-    while parents:
-        generation = [x for parent in parents for x in children.pop(parent, ())]
-        found += generation
-        parents = [x.pid for x in generation]
-    return found
-
-
-def signal_process(process: Process, signum: int) -> None:
-    """Send a signal to a process, as far as it may be sent one; never to a later one's number."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if not hasattr(os, "pidfd_open"):
-            if still_runs(process.pid, process.started):
-                os.kill(process.pid, signum)
-            return
-        handle = os.pidfd_open(process.pid)
-        try:
-            # The handle stays with the process that had the number when it was opened.
-            if still_runs(process.pid, process.started):
-                signal.pidfd_send_signal(handle, signum)
-        finally:
-            os.close(handle)
-
-
-def name_of(process: Process) -> str:
-    """The name that lists show of a process; ``""`` if it has ended."""
-    if _has_proc():
-        with contextlib.suppress(OSError), open(f"{PROC}/{process.pid}/comm", "rb") as opened:
-            return opened.read(256).decode("utf-8", "replace").strip()
-        return ""
-    lines = _ps(["-o", "comm=", "-p", str(process.pid)])
-    return os.path.basename(lines[0].strip()) if lines else ""
 
 
 def group_is_left(group: int, spared: Collection[int] = ()) -> bool:
@@ -498,12 +450,6 @@ def detach(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen[bytes](words, start_new_session=True, **how)
 
 
-def name_this_process(name: str) -> None:
-    """Let lists of processes show a name, where that is to be had for a write."""
-    with contextlib.suppress(OSError), open(f"{PROC}/self/comm", "w", encoding="ascii") as file:
-        file.write(name)
-
-
 def _ended(state: str) -> bool:
     return state[:1] in ("Z", "X", "x")
 
@@ -554,87 +500,12 @@ def _ps(words: list[str]) -> list[str]:
 # --- the git that a hook runs under: it does not say itself whether a commit is amended -----------
 
 
-@dataclass(frozen=True)
-class CommitWords:
-    """The options of ``git commit`` that git keeps from its hooks."""
-
-    amend: bool = False
-    cleanup: str = ""
-
-
-def commit_words(pid: int | None = None) -> CommitWords | None:
-    """The words of the nearest git above this process, if that commits.
-
-    None where it does not show, as in an alias. Never raises.
-    """
-    git, words = _git_above(b"commit", pid)
-    return _read(words) if git else None
-
-
-def is_mirror_push() -> bool:
-    """Return whether the nearest git above this process was told to push a mirror. Never raises.
-
-    What such a push deletes is not among the lines that its hook gets.
-    """
-    _, words = _git_above(b"push")
-    # git takes any beginning of an option that no other one has.
-    return any(word.startswith(b"--mi") and b"--mirror".startswith(word) for word in words)
-
-
-def is_forced_push() -> bool:
-    """Return whether the nearest git above this process was told to push by force. Never raises."""
-    for word in _git_above(b"push")[1]:
-        short = word[:1] == b"-" != word[1:2]
-        # A refspec with + is a push by force as well.
-        if word[:1] == b"+" or word.startswith(b"--force") or (short and b"f" in word):
-            return True
-    return False
-
-
-def pushing_git() -> tuple[int, str]:
-    """The nearest ``git push`` above this process, with when it started; 0 where none shows."""
-    pid, _ = _git_above(b"push")
-    return (pid, started_at(pid)) if pid else (0, "")
-
-
 def wait_for_end(pid: int, started: str, *, seconds: float) -> None:
     """Wait until the process that started then has ended, at most so many seconds."""
     end, pause = time.monotonic() + seconds, 0.02
     while still_runs(pid, started) and time.monotonic() < end:
         time.sleep(pause)
         pause = min(0.5, pause * 1.5)
-
-
-def _git_above(command: bytes, pid: int | None = None) -> tuple[int, Sequence[bytes]]:
-    """The nearest git above with this command, and what follows that; 0 and nothing if none has."""
-    for above, words in islice(ancestors(pid), GENERATIONS):
-        name = os.path.basename(words[0]) if words else b""
-        if name in (b"git", b"git.exe") and command in words:
-            return above, words[words.index(command) + 1 :]
-    return 0, ()
-
-
-def _read(words: Sequence[bytes]) -> CommitWords:
-    amend, cleanup = False, b""
-    rest = iter(words)
-    for word in rest:
-        name, given, value = word.partition(b"=")
-        if word == b"--":
-            break
-        if name.startswith(b"--am") and b"--amend".startswith(name):
-            amend = True
-        elif name.startswith(b"--cl") and b"--cleanup".startswith(name):
-            cleanup = value if given else next(rest, b"")
-        elif name == b"--no-amend":
-            amend = False
-        elif word[:1] == b"-" != word[1:2]:  # short options, of which the last may take a value
-            # In `-am TEXT` the text is the next word, in `-mTEXT` a part of this one.
-            first = next((n for n, letter in enumerate(word) if n and letter in _SHORT), None)
-            if first == len(word) - 1:
-                next(rest, None)
-        elif name in _LONG and not given:
-            next(rest, None)
-    return CommitWords(amend, os.fsdecode(cleanup))
 
 
 # --- the clocks of this machine ------------------------------------------------------------------
@@ -696,10 +567,7 @@ def log(level: Literal["debug", "info", "warning"], text: str, *words: object) -
     getattr(logger, level)(text, *words)
 
 
-PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 2, 36  # of Linux
-
-
-def _prctl() -> Callable[..., int] | None:
+def prctl_of_linux() -> Callable[..., int] | None:
     """Linux's prctl; None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
@@ -710,72 +578,3 @@ def _prctl() -> Callable[..., int] | None:
         return found
     except (ImportError, OSError, AttributeError):
         return None
-
-
-def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
-    """A function for a child, by which it gets this signal when this process dies (on Linux).
-
-    Only the child gets it, and nothing that it started. It goes by the thread that starts the
-    child, the main one, which lives longest.
-    """
-    prctl = _prctl()
-    if prctl is None:
-        return lambda: None
-    return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
-
-
-# Becomes a command that is killed when the process dies that started it. ``preexec_fn`` would run
-# Python between fork and exec, which may hang in a process with threads.
-_TETHER = """\
-import ctypes, os, signal, sys
-failure, parent, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() != parent:
-    os._exit(1)
-for number in (signal.SIGPIPE, signal.SIGXFSZ):
-    signal.signal(number, signal.SIG_DFL)
-os.set_inheritable(failure, False)
-try:
-    os.execvp(words[0], words)
-except OSError as error:
-    os.write(failure, b"%d" % (error.errno or 0))
-os._exit(1)
-"""
-
-
-def start_tethered(words: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
-    """Start a command as ``Popen`` does; it is killed when this process dies (on Linux).
-
-    Only the command is, and nothing that it started. It goes by the thread that starts it. Raises
-    OSError.
-    """
-    if _prctl() is None:
-        return subprocess.Popen(words, **how)
-    receive, send = os.pipe()
-    with open(receive, "rb") as failure:
-        helper = [sys.executable, "-I", "-S", "-c", _TETHER, f"{send}", f"{os.getpid()}"]
-        try:
-            process = subprocess.Popen([*helper, *words], pass_fds=(send,), **how)
-        finally:
-            os.close(send)
-        if number := int(failure.read() or 0):  # which ends once the command runs
-            process.wait()
-            raise OSError(number, os.strerror(number), words[0])
-    return process
-
-
-def outlive_parent() -> None:
-    """Undo that this process is killed when its parent dies; another signal then stays."""
-    if (prctl := _prctl()) is not None:
-        import ctypes
-
-        signum = ctypes.c_int(0)
-        prctl(PR_GET_PDEATHSIG, ctypes.byref(signum))
-        if signum.value == signal.SIGKILL:
-            prctl(PR_SET_PDEATHSIG, 0)
-
-
-def adopt_orphans() -> bool:
-    """Make this process the parent of all descendants that lose theirs; False if it cannot be."""
-    prctl = _prctl()
-    return prctl is not None and prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0

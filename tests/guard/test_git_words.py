@@ -12,15 +12,16 @@ import pytest
 from support.fences import clean_env
 from support.repos import commit_file, git, make_repository
 
+from gitlease.guard.callers import commit_words
 from gitlease.kernel.git import run
-from gitlease.kernel.git.run import commit_words
 
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
-TELL = "w = run.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
-ASK = f"from gitlease.kernel.git import run; {TELL}"
-BY_PS = f"from gitlease.kernel.git import run;run._has_proc = lambda: False; {TELL}"
+TELL = "w = callers.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
+ASK = f"from gitlease.guard import callers; {TELL}"
+WITHOUT_PROC = "from gitlease.kernel.git import run; run._has_proc = lambda: False"
+BY_PS = f"{WITHOUT_PROC}; {ASK}"
 
 
 class Asking:

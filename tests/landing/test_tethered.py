@@ -13,13 +13,13 @@ import pytest
 from support.fences import clean_env
 from support.running import ROOT, lives, until
 
-from gitlease.kernel.git.run import start_tethered
+from gitlease.landing.tether import start_tethered
 
 pytestmark = pytest.mark.default
 
 STARTER = """\
 import sys, time
-from gitlease.kernel.git.run import start_tethered
+from gitlease.landing.tether import start_tethered
 start_tethered(["sh", "-c", 'echo $$ >"$0"; exec sleep 600', sys.argv[1]], process_group=0)
 time.sleep(600)
 """
