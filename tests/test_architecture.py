@@ -61,6 +61,7 @@ WORLDLY = {
 EXCEPTIONS = {
     "gitlease.gateway.opening": {"os.environ"},
     "gitlease.wiring.workspace": {"os.environ"},  # where a caller names no environment
+    "gitlease.wiring.examined": {"os.environ"},  # it opens places for `doctor`
     "gitlease.tools.doctor": {"os.environ"},
     "gitlease.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.cli.output": {"os.environ"},  # what a terminal is said to be able to

@@ -1,9 +1,10 @@
-"""The examination of a machine, a clone and its remote: what ``doctor`` looks at; and proofs.
+"""``doctor``: the list of its checks, those of the machine, the clone and its remote, and proofs.
 
 A check is a function that yields ``Row`` values, and a line in ``CHECKS`` that says what it needs.
-What several checks read of the place is an attribute of ``Examined``, so that their order does not
-matter to them. Checks change nothing but this clone's copy of the ledger, as reading does, and the
-layer ``probe`` if that is asked for. What a check raises is a finding too: none stops the others.
+The checks of a part are in its own module ``doctor``. What several checks read of the place is an
+attribute of ``Examined``, so that they do not depend on their order. Checks change nothing but this
+clone's copy of the ledger, as reading does, and the layer ``probe`` if that is asked for. What a
+check raises is a finding too, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -15,22 +16,19 @@ import shutil
 import stat
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
-from functools import cached_property, partial
+from functools import partial
 from glob import escape, glob
-from importlib.util import find_spec
-from itertools import chain, count, product
+from itertools import count
 from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from gitlease.agents.setup import distrust, set_up_agent, set_up_server
-from gitlease.gateway.tokens import FILE, Tokens
-from gitlease.guard.hook_places import CONFIG_HOOKS, HOOK_RUN, Way, git_version, manager_install
-from gitlease.guard.install import hook_states, install_hooks
-from gitlease.guard.presence import RUN, git_dirs_of, others
+from gitlease.agents.doctor import agents
+from gitlease.gateway.doctor import gateway
+from gitlease.guard.doctor import hooks, sessions
+from gitlease.guard.hook_places import CONFIG_HOOKS, HOOK_RUN, git_version
 from gitlease.kernel.git.files import (
     LARGEST_NOTES,
     LEFT_OVER,
@@ -41,9 +39,9 @@ from gitlease.kernel.git.files import (
     shared_bits,
 )
 from gitlease.kernel.git.ownership import closed_objects, way_back
-from gitlease.kernel.git.repository import Repository, discover, without_secrets
-from gitlease.kernel.git.run import SystemClock, run_git
-from gitlease.kernel.ledger.ports import Change, Snapshot, Swapped, TaskList
+from gitlease.kernel.git.repository import without_secrets
+from gitlease.kernel.git.run import run_git
+from gitlease.kernel.ledger.ports import Change, Swapped, TaskList
 from gitlease.kernel.ledger.restoring import waiting
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import (
@@ -51,30 +49,39 @@ from gitlease.kernel.rules.errors import (
     GitleaseError,
     Hint,
     Invalid,
-    Unavailable,
     UsageError,
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import MS, format_duration
-from gitlease.kernel.rules.lease import DEFAULT_POLICY, State
+from gitlease.kernel.rules.lease import DEFAULT_POLICY
 from gitlease.kernel.rules.moves.operations import Barrier, Renew
 from gitlease.kernel.rules.resources import Resource
-from gitlease.kernel.settings.identity import AGENTS, resolve_identity
+from gitlease.kernel.settings.identity import resolve_identity
 from gitlease.kernel.store.private_store import PrivateStore, remove
 from gitlease.kernel.store.state import KNOWN_FILE, StateFolder, read_entry, read_pending
 from gitlease.kernel.store.storage import Move
-from gitlease.kernel.store.transport import ask_about
-from gitlease.kernel.store.transport import held_up as held_up
-from gitlease.runs.records import ALIVE, ENDED, POOLS, RunsFolder
+from gitlease.kernel.store.transport import held_up
+from gitlease.runs.records import ALIVE, ENDED, POOLS
+from gitlease.tasks.doctor import tasks
 from gitlease.tasks.files import read_intent
-from gitlease.tasks.queue import problem_messages, unknown_statuses
-from gitlease.wiring.ledger import LedgerPlace, open_place
-from gitlease.wiring.words import to_add_extras
+from gitlease.wiring.examined import (
+    BAD,
+    GOOD,
+    HELP,
+    IN_ENVIRONMENT,
+    LIMIT,
+    MENDS,
+    UNKNOWN,
+    WARNING,
+    Examined,
+    Row,
+    Rows,
+    changed_mode,
+    row_of,
+)
 from gitlease.wiring.workspace import Workspace, open_workspace
 
-GOOD, WARNING, BAD, UNKNOWN = "good", "warning", "bad", "unknown"
 OLDEST_GIT = (2, 31)
-LIMIT = 30.0  # seconds for one contact
 LONGEST_FSCK = 120.0  # seconds
 PROBE = "probe"  # the layer that is pushed to
 # Of a clone's private folder: anything else in it is somebody's own, and stays.
@@ -92,23 +99,6 @@ LEFT = re.compile(
 SET_ASIDE = re.compile(r".*(\.\d+)+\.damaged")
 CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
-MENDS, HELP = Hint("doctor", {"fix": True}), "gitlease help trouble"
-
-# Of the hints of refusals: a command that can be typed as it is, in whole or at the end.
-_COMMAND = re.compile(r"(?:^|: )((?:git|cd /|chmod|export|mv|pip) ?.+)$", re.DOTALL)
-_BLANK = re.compile(r"(?<![\w=$/.])(?:NAME|URL|PREFIX|NAME-OR-URL|EMAIL|PATH|VALUE)(?![\w=])")
-_IN_GIT = re.compile(r"git config \((system|global|local|worktree): [^)]*\) ([\w.]+)")
-_IN_ENVIRONMENT = re.compile(r"(?:environment )?(GITLEASE_[A-Z]+)\b")
-
-
-@dataclass(frozen=True)
-class Row:
-    """What a check found; ``fix`` is the command that mends it. ``mend`` may say what it did."""
-
-    state: str
-    what: str
-    fix: Hint | str = ""
-    mend: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,92 +112,6 @@ class Diagnosis:
     mend: Callable[[], object] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contact:
-    """The answer of the remote to one reading, as far as it came before a ``fault``.
-
-    ``date`` is the time of the remote as HTTP has it, ``ended`` that of this machine then, and
-    ``seconds`` the length of one more request. ``doubt`` says why this may not be the ledger that
-    everybody uses. Of a ledger in this clone there is nothing.
-    """
-
-    head: Snapshot | None = None
-    date: str = ""
-    ended: float = 0.0
-    seconds: float = 0.0
-    kind: str = ""
-    doubt: GitleaseError | None = None
-    warnings: tuple[str, ...] = ()
-    fault: Exception | None = None
-
-
-class Examined:
-    """The place around ``directory``, opened as far as it can be; ``folder`` is a temporary one."""
-
-    def __init__(
-        self, directory: str, folder: str, *, probes: bool, local: bool, **flags: str | None
-    ) -> None:
-        self.directory, self.folder, self.probes, self.local = directory, folder, probes, local
-        self.flags, self.clock = flags, SystemClock()
-
-    @cached_property
-    def repository(self) -> Repository:
-        return discover(self.directory)
-
-    @cached_property
-    def clone(self) -> Repository | None:
-        """The repository; None outside of one."""
-        try:
-            return self.repository
-        except GitleaseError:  # which the check ``repository`` reports
-            return None
-
-    @property
-    def private(self) -> str:
-        return os.path.join(self.repository.common_dir, "gitlease")
-
-    @cached_property
-    def place(self) -> LedgerPlace:
-        return open_place(self.repository, os.environ, self.flags, local=self.local, keeps=False)
-
-    @property
-    def kept(self) -> LedgerPlace:
-        """The same. What is read is kept elsewhere in a clone without gitlease, which stays one."""
-        is_used = os.path.isdir(self.private)
-        return self.place if is_used else replace(self.place, folder=self.folder)
-
-    @cached_property
-    def contact(self) -> Contact:
-        """The answer of the remote, which is asked once for all checks."""
-        try:
-            place = self.place
-        except GitleaseError:  # which the check ``settings`` reports
-            return Contact()
-        url = place.location.url
-        if url is None:
-            return Contact()
-        date, kind, began, ended = "", "", 0.0, 0.0
-        store = self.kept.store(self.clock, time_limit=LIMIT)
-        try:
-            head = store.fetch(place.layer)
-            to, began = place.remote_at(url, place.location.name), time.time()
-            date, kind = ask_about(to, self.kept.objects, timeout=LIMIT)
-            ended = time.time()
-            doubt = store.doubt(head)
-        except Exception as fault:
-            return Contact(date=date, ended=ended, fault=fault)
-        return Contact(
-            head=head,
-            date=date,
-            ended=ended,
-            seconds=ended - began,
-            kind=kind,
-            doubt=doubt,
-            warnings=(*store.warnings, *head.warnings),
-        )
-
-
-Rows = Iterator[Row]
 Need = Literal["directory", "repository", "place"]
 """What has to be open before a check runs: an attribute of ``Examined``."""
 
@@ -276,25 +180,6 @@ def mended(finding: Diagnosis) -> str:
     return f"mended {finding.check}: {did if isinstance(did, str) else finding.fix}"
 
 
-def row_of(error: GitleaseError, state: str = "") -> Row:
-    """The row about a refusal, with the first of its hints that is a command."""
-    # One that is right in some cases only, as its words say, is no fix: agents run what they read.
-    fix: Hint | str = ""
-    words = [error.message]
-    for text in error.hints:
-        typed = None if isinstance(text, Hint) or _BLANK.search(text) else _COMMAND.search(text)
-        if not fix and (typed or (isinstance(text, Hint) and text.verb and not text.why)):
-            fix = typed[1] if typed else text
-        else:
-            words.append(str(text))
-    if not fix and (place := _IN_GIT.match(error.message)):
-        fix = f"git config --{place[1]} --unset-all {place[2]}"
-    elif not fix and (place := _IN_ENVIRONMENT.match(error.message)):
-        fix = f"unset {place[1]}"
-    usual = UNKNOWN if isinstance(error, Unavailable) else WARNING if fix == "git init" else BAD
-    return Row(state or usual, "; ".join(words), fix or HELP)
-
-
 # --- this machine, and the clone ------------------------------------------------------------------
 
 
@@ -337,91 +222,6 @@ def settings(of: Examined) -> Rows:
     yield from (Row(WARNING, text) for text in found.warnings)
     ttl = f"{format_duration(found.ttl)} ({found.found['lease.ttl'].source})"
     yield Row(GOOD, f"layer {of.place.layer}, leases of {ttl}")
-
-
-def tasks(of: Examined) -> Rows:
-    if of.repository.toplevel is None:
-        return
-    seen = of.kept.task_files().read()
-    yield from (Row(BAD, text, "gitlease help tasks") for text in problem_messages(seen))
-    for text in unknown_statuses(seen.tasks):
-        yield Row(WARNING, text, "gitlease help settings")
-    sound = f"each file can be used, with an id of its own: {len(seen.tasks)}"
-    if not seen.problems:
-        yield Row(GOOD, seen.nothing or sound)
-
-
-def hooks(of: Examined) -> Rows:
-    if of.repository.toplevel is None:
-        return
-    states, fix = hook_states(of.repository), Hint("hooks install", {})
-    if not any(x.way for x in states):
-        yield Row(WARNING, "none are installed: commits and pushes are not checked", fix)
-        return
-    sound = [x for x in states if x.live and x.current is not False]
-    if proven := [x.name for x in sound if x.proven]:
-        yield Row(GOOD, f"git calls {', '.join(proven)}: each answered")
-    if unproven := [x.name for x in sound if not x.proven]:
-        yield Row(UNKNOWN, f"{', '.join(unproven)}: installed, but not shown to fire here")
-    if missing := [x.name for x in states if not x.way]:
-        yield Row(WARNING, f"not installed: {', '.join(missing)}", fix)
-    dead = [x for x in states if x.way and x not in sound]
-    ours = [x.name for x in dead if x.current is not None]
-    for problem in dict.fromkeys(x.problem for x in dead):
-        hook, *_ = alike = [x for x in dead if x.problem == problem]
-        names = [x.name for x in alike]
-        again = partial(install_hooks, of.repository, ours) if ours[:1] == names[:1] else None
-        typed = _COMMAND.search(problem)
-        by = manager_install(Way(hook.way), names) if hook.awaits else typed[1] if typed else fix
-        starts = f" ({hook.program})" if hook.program and not typed else ""
-        yield Row(BAD, f"{', '.join(names)}: {problem}{starts}", by, again)
-
-
-def agents(of: Examined) -> Rows:
-    # Outside of one there are a person's own files.
-    clone = of.clone if of.clone is not None and of.clone.toplevel else None
-    times = Counter[tuple[str, Hint]]()
-    for user, (name, host) in product((False, True) if clone else (True,), AGENTS.items()):
-        act = partial(set_up_agent, of.directory, name, user=user, section=False)
-        try:
-            setup, personal = act("status", keep=False), {"user": True}
-            state = setup.state
-            if state.events:
-                times[f"{host.title} has our hooks", Hint(f"agent {name} uninstall", personal)] += 1
-            if state.problem:
-                yield Row(WARNING, state.problem)
-            elif state.events and state.missing:
-                what = f"{state.file} lacks hooks: {', '.join(dict.fromkeys(state.missing))}"
-                fix = Hint(f"agent {name} install", {"user": user, "keep": state.keep})
-                yield Row(BAD, what, fix, partial(act, "install", keep=state.keep))
-            elif state.events and setup.warnings:
-                yield Row(BAD, "; ".join(setup.warnings))
-            elif state.events:
-                trust = distrust(host, clone, user=user, servers=False)
-                yield trusted(f"{state.file} has all hooks", *trust)
-            there = set_up_server(of.directory, name, "status", user=user)
-            if there.server is None or not there.server.ours:
-                continue
-            times[f"{host.title} has our tools", Hint(f"mcp uninstall {name}", personal)] += 1
-            what = f"{there.file} starts our tool server"
-            if find_spec("mcp") is None:
-                yield Row(BAD, f"{what}, which needs the Python package mcp", to_add_extras())
-            else:
-                yield trusted(what, *distrust(host, clone, user=user, servers=True))
-        except GitleaseError as error:
-            yield row_of(error, WARNING)
-    for (what, fix), many in times.items():
-        if many > 1:
-            yield Row(WARNING, f"{what} twice: in this work tree, and in your own file", fix)
-    if not times:
-        yield Row(GOOD, "no coding agent has hooks or tools of gitlease here")
-
-
-def trusted(what: str, known: bool, why: str) -> Row:
-    """The row about sound entries, which an agent may pass over."""
-    if not why:
-        return Row(GOOD, what)
-    return Row(WARNING if known else UNKNOWN, f"{what}; {why}")
 
 
 # --- the remote -----------------------------------------------------------------------------------
@@ -496,7 +296,7 @@ def ledger(of: Examined) -> Rows:
     ):
         fit = Hint("config", {"key": "lease.ttl", "value": most if ttl > policy.ttl_max else least})
         what = f"lease.ttl is {format_duration(ttl)}, and the ledger allows {limits}"
-        source = _IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
+        source = IN_ENVIRONMENT.match(settings.found["lease.ttl"].source)
         yield Row(BAD, what, f"unset {source[1]}" if source else fit)
     yield from (
         Row(WARNING, text, "gitlease help trouble") for text in waiting(known, of.clock.now())
@@ -615,34 +415,6 @@ class TrialPush:
 # --- what this clone keeps ------------------------------------------------------------------------
 
 
-def sessions(of: Examined) -> Rows:
-    now = of.clock.now()
-    runs = RunsFolder(of.private, now.boot_id)
-    every = runs.alive()
-    seen = [
-        f"{x.session} runs {', '.join(x.resources)} (process {x.pid or x.runner})"
-        for x in filter(runs.is_alive, every)
-        if not runs.may_outlive(x)
-    ]
-    for y in others(git_dirs_of(of.repository.common_dir), (), now=now.wall_ms / MS):
-        if y.by != RUN:
-            seen.append(f"{y.session} ({y.by}{f', process {y.pid}' if y.pid else ''})")
-    yield Row(GOOD, "; ".join(seen) or "nobody is at work in this clone")
-    ledger = of.contact.head.ledger if of.contact.head else None
-    every_lease = ledger.every_lease() if ledger else ()
-    live = {x.lease_id for x in every_lease if x.state is State.ACTIVE}
-    for x in filter(runs.may_outlive, every):
-        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
-        unsure = "what it started may still run, so its lease is left to lapse"
-        yield Row(WARNING, f"{what} with its guardian: {unsure}")
-    for x in filter(runs.is_dead, every):
-        what = f"the run of {', '.join(x.resources)} in session {x.session} was killed"
-        if ledger is None or x.layer != of.place.layer or not live.isdisjoint(x.lease_ids):
-            yield Row(WARNING, f"{what}: your next claim or release here lets go of it")
-        else:
-            yield Row(WARNING, f"{what}, and has left its record", MENDS, partial(runs.retire, x))
-
-
 def private(of: Examined) -> Rows:
     folder = of.private
     place = folder if os.path.lexists(folder) else of.repository.common_dir
@@ -754,34 +526,8 @@ def delete(folder: str, *names: str) -> str:
     return f"deleted {', '.join(names)} in {folder}"
 
 
-def changed_mode(what: str, path: str, how: str, more: int = 0, less: int = 0) -> Row:
-    """The row about modes, with one command for a path, with ``-R`` also for all below it."""
-    walk = os.walk(path if how.startswith("-R ") else "")
-
-    def mend() -> None:
-        for above, folders, files in chain([("", [path], [])], walk):
-            for file in (os.path.join(above, x) for x in (*folders, *files)):
-                if not os.path.islink(file):
-                    bits = more if os.path.isdir(file) else more & 0o666
-                    os.chmod(file, stat.S_IMODE(os.lstat(file).st_mode) & ~less | bits)
-
-    return Row(BAD, what, f"chmod {how} {quote(path)}", mend)
-
-
-def gateway(of: Examined) -> Rows:
-    folder = os.path.join(of.private, "serve")
-    if not os.path.lexists(folder):
-        return
-    for path in (folder, os.path.join(folder, FILE)):
-        if os.path.lexists(path) and os.lstat(path).st_mode & 0o077:
-            yield changed_mode(f"others than its owner can use {path}", path, "go-rwx", less=0o077)
-            return
-    tokens, now = Tokens(folder).listed(), of.clock.now().wall_ms
-    yield Row(GOOD, f"tokens: {len(tokens)}, expired: {sum(x.is_over(now) for x in tokens)}")
-
-
-# In the order in which they are shown. ``private`` stands before what reads the ledger, which mends
-# some of the files that it looks at.
+# Every check, in the order in which they are shown. ``private`` comes before the checks that read
+# the ledger, because reading mends some of the files that ``private`` examines.
 CHECKS = (
     Check(git, needs="directory"),
     Check(repository, needs="directory"),

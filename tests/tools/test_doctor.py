@@ -25,7 +25,8 @@ from support.snapshots import check_words
 
 import gitlease
 from gitlease.kernel.rules.errors import Hint, command_words
-from gitlease.tools.doctor import CHECKS, Examined, carry_out, examine
+from gitlease.tools.doctor import CHECKS, carry_out, examine
+from gitlease.wiring.examined import Examined
 from gitlease.wiring.words import to_add_extras
 
 Clones = Callable[..., list[Path]]
@@ -164,7 +165,7 @@ def test_machine_in_each_state(jo: Path, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("gitlease.tools.doctor.git_version", lambda _, x=version: x)
         assert look(jo, tmp_path)["git"][0].state == state
     monkeypatch.setattr("shutil.which", lambda _: None)
-    monkeypatch.setattr("gitlease.tools.doctor.hook_states", lambda _: 1 / 0)
+    monkeypatch.setattr("gitlease.guard.doctor.hook_states", lambda _: 1 / 0)
     found = look(jo, tmp_path)
     assert (states(found, "hooks"), states(found, "sessions")) == (["bad"], ["good"])
     assert found["git"][-1].state == "warning"
@@ -323,7 +324,7 @@ def test_tool_server_of_claude_in_each_state(
     refused = {"projects": {str(jo): {"disabledMcpjsonServers": ["gitlease"]}}}
     (home / ".claude.json").write_text(json.dumps(refused))
     assert states(look(jo, tmp_path), "agents") == ["warning"]
-    monkeypatch.setattr("gitlease.tools.doctor.find_spec", lambda _: None)
+    monkeypatch.setattr("gitlease.agents.doctor.find_spec", lambda _: None)
     (row,) = look(jo, tmp_path)["agents"]
     assert (row.state, row.fix) == ("bad", to_add_extras())
 
@@ -590,7 +591,7 @@ def test_clock_of_an_http_server(
     http_remote.open_to(monkeypatch)
     assert states(look(one, tmp_path), "clock") == ["good"]
     monkeypatch.setattr(
-        "gitlease.tools.doctor.ask_about",
+        "gitlease.wiring.examined.ask_about",
         lambda *_, **__: ("Wed, 01 Jan 2020 00:00:00 GMT", "sha1"),
     )
     assert states(look(one, tmp_path), "clock") == ["bad"]

@@ -41,9 +41,11 @@ from gitlease.kernel.rules.lease import State
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Fate
 from gitlease.kernel.rules.resources import WHOLE, parse_resource
-from gitlease.tools.doctor import Examined, TrialPush, examine, held_up, scratch_folder
+from gitlease.kernel.store.transport import held_up
+from gitlease.tools.doctor import TrialPush, examine, scratch_folder
 from gitlease.verbs import wire
 from gitlease.verbs.table import Result, Violations, Whole
+from gitlease.wiring.examined import Examined
 from gitlease.wiring.workspace import Workspace
 
 LAYER, BESIDE = "selftest", "probe"  # the latter is what the fence guards, as work is
