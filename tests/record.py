@@ -34,9 +34,9 @@ def settings() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """The documents, with their tables made anew."""
-    from verbs.test_documents import DOCS, PAGES
+    from verbs.test_documents import MADE
 
-    return {DOCS / x: make((DOCS / x).read_text(encoding="utf-8")) for x, make in PAGES.items()}
+    return {file: make(file.read_text(encoding="utf-8")) for file, make in MADE.items()}
 
 
 def man() -> dict[Path, str]:

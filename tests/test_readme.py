@@ -14,12 +14,13 @@ from pathlib import Path
 import click
 import pytest
 from support.commands import run_program, typed
+from support.documents import PAGES
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import make_clone
 
 ROOT = Path(__file__).resolve().parents[1]
-README, DOCS = ROOT / "README.md", ROOT / "gitlease" / "docs"
+README = ROOT / "README.md"
 # In the order in which a reader goes on; what one page shows, the next may build on.
 WITH_EXAMPLES = ("tasks", "git-hooks", "agents", "running", "ci", "format")
 EXAMPLE = re.compile(
@@ -49,7 +50,7 @@ class Shown:
 
 
 def page(name: str) -> str:
-    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    return PAGES[name].read_text(encoding="utf-8")
 
 
 def examples() -> Iterator[Example | Shown]:
@@ -153,7 +154,7 @@ def shown_in_help() -> Iterator[str]:
 @pytest.mark.slow
 def test_a_strict_type_checker_accepts_every_example(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api")
-    pages = [README, *DOCS.glob("*.md")]
+    pages = [README, *PAGES.values()]
     shown = [code for x in pages for code in PYTHON.findall(x.read_text(encoding="utf-8"))]
     helps = [SETTING + x for x in shown_in_help()]
     assert (len(shown) > 4, len(helps) > 3) == (True, True)
@@ -180,12 +181,16 @@ def test_every_command_and_exit_code_is_documented() -> None:
 def test_the_readme_is_short_and_leads_to_every_page() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.encode()) <= 10_240
-    linked = re.findall(r"\]\(gitlease/docs/([a-z-]+)\.md\)", text)
-    assert sorted(linked) == sorted(file.stem for file in DOCS.glob("*.md"))
-    examples_of = [
-        x.stem for x in DOCS.glob("*.md") if EXAMPLE.search(x.read_text(encoding="utf-8"))
-    ]
+    linked = re.findall(r"\]\((gitlease/[a-z/-]+\.md)\)", text)
+    assert sorted(linked) == sorted(str(file.relative_to(ROOT)) for file in PAGES.values())
+    examples_of = [x for x in PAGES if EXAMPLE.search(page(x))]
     assert not set(examples_of) - set(WITH_EXAMPLES), "their examples are run"
+
+
+def test_links_between_files_lead_to_files() -> None:
+    for file in (README, *PAGES.values()):
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8"))
+        assert [x for x in links if not (file.parent / x).exists()] == [], file.name
 
 
 def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:

@@ -29,11 +29,16 @@ LINES = 2  # of one cell
 RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
-def docs() -> Traversable:
-    """Return the folder of the pages and schemas of the package, which may lie in an archive."""
+def package() -> Traversable:
+    """Return the folder of the package, which may lie in an archive."""
     from importlib.resources import files
 
-    return files("gitlease").joinpath("docs")
+    return files("gitlease")
+
+
+def docs() -> Traversable:
+    """Return the folder of the schemas, and of the pages that are about no single part."""
+    return package().joinpath("docs")
 
 
 class OutputForm:

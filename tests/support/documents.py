@@ -36,7 +36,10 @@ from gitlease.kernel.settings.schema import (
 )
 from gitlease.kernel.settings.text import SCHEMA
 
-DOCS = Path(__file__).parents[2] / "gitlease/docs"
+PACKAGE = Path(__file__).parents[2] / "gitlease"
+DOCS = PACKAGE / "docs"
+PAGES = {x.stem: x for x in sorted(PACKAGE.glob("*/*.md"))}
+"""The pages of the documentation by topic; that of a part lies in its folder."""
 PLAIN = r"[^\x00-\x1f\x7f-\x9f]"  # of what prints
 NUMBER, WHOLE = r"[0-9]{1,12}(\.[0-9]{1,6})?", r"[0-9]{1,12}(\.0{1,6})?"
 MINUTES = r"[0-9]{1,12}(\.[0-9]([05]0{0,4})?)?"  # that are whole seconds

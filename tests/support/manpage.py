@@ -10,7 +10,7 @@ import click
 import gitlease
 from gitlease.cli.app import ALIASES, application, groups
 from gitlease.cli.call import Call
-from gitlease.cli.setup.help import topics
+from gitlease.cli.setup.help import pages
 
 FILE = Path(__file__).parents[2] / "gitlease/docs/git-lease.1"
 SEE = """\
@@ -36,7 +36,7 @@ def page() -> str:
             lines += _verb(app, verb)
     lines += [".SH OTHER NAMES"]
     lines += [x for alias, verb in ALIASES.items() for x in (".TP", f".B {alias}", verb)]
-    return "\n".join([*lines, ".SH SEE ALSO", SEE.format(topics=", ".join(topics()))]) + "\n"
+    return "\n".join([*lines, ".SH SEE ALSO", SEE.format(topics=", ".join(pages()))]) + "\n"
 
 
 def _first(about: str) -> str:

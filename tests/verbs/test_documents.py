@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from support.documents import DOCS, PAGES
 from support.recording import how_to_record
 
 import gitlease
@@ -23,7 +24,6 @@ from gitlease.library.methods import OF_A_CLONE
 from gitlease.verbs.table import CODES, COMMAND, TABLE, Parameter, find_verb
 from gitlease.verbs.wire import SHAPES
 
-DOCS = Path(gitlease.__file__).with_name("docs")
 WIDTH = 100
 TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 # The kinds of fields of ``SHAPES``.
@@ -205,16 +205,16 @@ def laid_out(value: Any, indent: str = "") -> str:
     return f"{start}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{end}"
 
 
-PAGES: dict[str, Callable[[str], str]] = {
-    "commands.md": commands,
-    "library.md": library,
-    "ci.md": ci,
-    "gateway.md": gateway,
-    "answers.schema.json": answers,
+MADE: dict[Path, Callable[[str], str]] = {
+    PAGES["commands"]: commands,
+    PAGES["library"]: library,
+    PAGES["ci"]: ci,
+    PAGES["gateway"]: gateway,
+    DOCS / "answers.schema.json": answers,
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_says_of_the_table_is_current(name: str) -> None:
-    text = (DOCS / name).read_text(encoding="utf-8")
-    assert PAGES[name](text) == text, how_to_record("pages")
+@pytest.mark.parametrize("file", MADE, ids=lambda file: file.name)
+def test_what_a_page_says_of_the_table_is_current(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert MADE[file](text) == text, how_to_record("pages")

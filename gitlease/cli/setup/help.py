@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import click
 from click import Option
@@ -31,6 +31,9 @@ from gitlease.kernel.rules.policy import KEYS
 from gitlease.kernel.settings.identity import AGENTS
 from gitlease.runs.child import is_talked_to, show_in_pager
 from gitlease.verbs.table import DeclaredVerb, Result
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 PAGE = ".md"
@@ -85,10 +88,13 @@ complete --no-files --command git --condition '__fish_seen_subcommand_from lease
 }
 
 
-def topics() -> list[str]:
-    """Return the names of the documentation pages."""
-    names = (x.name for x in output.docs().iterdir())
-    return sorted(x.removesuffix(PAGE) for x in names if x.endswith(PAGE))
+@cache
+def pages() -> dict[str, Traversable]:
+    """Return the pages of the documentation by topic: each lies in ``docs``, or in its part."""
+    folders = [x for x in output.package().iterdir() if x.is_dir()]
+    files = [x for folder in folders for x in folder.iterdir() if x.name.endswith(PAGE)]
+    files.sort(key=lambda x: x.name)
+    return {x.name.removesuffix(PAGE): x for x in files}
 
 
 # --- shell completion, from cached data -----------------------------------------------------------
@@ -175,7 +181,7 @@ def agent_words(ctx: click.Context) -> Iterable[str]:
 @completed_by
 def known_pages(ctx: click.Context) -> Sequence[str]:
     """Complete the first word of ``help``."""
-    return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *topics())
+    return () if ctx.params.get("words") else (*MODULES, *ALIASES, VERBS, *pages())
 
 
 # --- the verbs ------------------------------------------------------------------------------------
@@ -201,12 +207,12 @@ terminal a page is shown in git's pager; in a pipe it is Markdown.""",
 def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
     word = words[0] if words else None
     text = _text(click.get_current_context().find_root(), word)
-    page = word in topics()
+    is_page = word in pages()
     # `help hooks install` is about hooks.
-    known = () if page else re.findall(r"[\w-]+", text)
+    known = () if is_page else re.findall(r"[\w-]+", text)
     if surplus := [x for x in words[1:] if x not in known]:
         raise UsageError(f"got unexpected extra argument ({surplus[0][:60]})")
-    call.respond(Result(body={"topic": word, "text": text}), lambda: _show(text, page=page))
+    call.respond(Result(body={"topic": word, "text": text}), lambda: _show(text, page=is_page))
 
 
 def _text(root: click.Context, word: str | None) -> str:
@@ -214,15 +220,15 @@ def _text(root: click.Context, word: str | None) -> str:
     if word == VERBS:
         return list_of_verbs(root)
     if word is None:
-        pages = ", ".join([VERBS, *topics()])
-        return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {pages}"
-    if word in topics():
-        text = output.docs().joinpath(word + PAGE).read_text(encoding="utf-8")
+        topics = ", ".join([VERBS, *pages()])
+        return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {topics}"
+    if word in pages():
+        text = pages()[word].read_text(encoding="utf-8")
         # Marks of what is generated in the page.
         return re.sub(r"<!-- .*? -->\n", "", text)
     verb = verbs.get_command(root, word)
     if verb is None:
-        near = suggestions(word, [*verbs.list_commands(root), VERBS, *topics()])
+        near = suggestions(word, [*verbs.list_commands(root), VERBS, *pages()])
         hints = tuple(f"did you mean {root.info_name} help {x}?" for x in near)
         raise UsageError(f"unknown verb or topic {word[:60]!r}", hints=hints)
     with click.Context(verb, info_name=verb.name, parent=root) as context:
