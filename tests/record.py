@@ -46,6 +46,13 @@ def man() -> dict[Path, str]:
     return {FILE: page()}
 
 
+def mechanisms() -> dict[Path, str]:
+    """The sizes of mechanisms."""
+    from support.mechanisms import FILE, page
+
+    return {FILE: page()}
+
+
 def promises() -> dict[Path, str]:
     """What users and programs rely on."""
     from doors.test_snapshots import FOLDER, snapshots
@@ -59,6 +66,7 @@ MAKERS: dict[str, Callable[[], dict[Path, str]]] = {
     "settings": settings,
     "pages": pages,
     "man": man,
+    "mechanisms": mechanisms,
     "promises": promises,
 }
 

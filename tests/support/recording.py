@@ -7,6 +7,7 @@ KINDS = {
     "settings": "the JSON schema of settings, from their declarations",
     "pages": "tables in the documents, and the schema of answers, from the table of verbs",
     "man": "the manual page, from the commands' help",
+    "mechanisms": "the sizes in the table of mechanisms, where they are off by a tenth",
     "promises": "help, JSON, exit codes and messages as users and programs rely on them",
     "words": "the sentences of the tests that are named after it, or of all (this takes long)",
 }
