@@ -12,7 +12,6 @@ MOST_PARAMETERS = 8  # of a constructor, beside self
 # What has still to be split, by class or function.
 LONGER = {"complete"}
 WIDER = {
-    "Facts",
     "GuardService",
     "Lander",
     "LedgerSession",

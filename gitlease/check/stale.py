@@ -98,6 +98,14 @@ class Edge:
     last: tuple[int, str] | None = None
 
 
+@dataclass(frozen=True)
+class CheckCaller:
+    """Who runs the check, and the only layer in which they may release claims here."""
+
+    holder: str
+    layer: str
+
+
 class StaleService:
     """Finds stale claims, and releases them, for the actor of a ledger session.
 
@@ -227,8 +235,7 @@ class StaleService:
             persons=persons,
             rules=self._rules,
             required=session.edges.requires_tasks(listed),
-            layer=session.layer,
-            caller=session.actor.holder,
+            caller=CheckCaller(session.actor.holder, session.layer),
             now=session.clock.now().wall_ms,
         )
         return facts, heads, warnings
@@ -240,8 +247,7 @@ class StaleService:
 class Facts:
     """The tasks of the work tree, the records and events of the ledgers, and the persons.
 
-    ``required``: a name must be a task. ``caller`` is who runs the check, and may release claims in
-    ``layer``; ``now`` in ms. What commits say is added once, by ``read_commits``.
+    ``required``: a name must be a task. ``now`` in ms. ``read_commits`` adds what commits say.
     """
 
     def __init__(
@@ -253,14 +259,16 @@ class Facts:
         persons: Persons,
         rules: StaleRules,
         required: bool,
-        layer: str,
-        caller: str,
+        caller: CheckCaller,
         now: int,
     ) -> None:
         self.problems = listed.problems
         self.tasks = {task.resource.key: task for task in listed.tasks}
-        self.persons, self.caller, self._layer = persons, caller, layer
-        self._rules, self._required, self._now = rules, required, now
+        self.persons = persons
+        self.caller = caller
+        self._rules = rules
+        self._required = required
+        self._now = now
         self.lack: Lack | None = None
         self.absent: Sequence[str] = ()
         self.deleted: Mapping[str, Deleted] = {}
@@ -310,7 +318,7 @@ class Facts:
 
     def why_not(self, records: Sequence[Record], *, own: bool) -> str:
         """Why the caller may not release these here; ``""`` if it may."""
-        layer = next((x.layer for x in records if x.layer != self._layer), None)
+        layer = next((x.layer for x in records if x.layer != self.caller.layer), None)
         if not own and not self._rules.release:
             return NOT_ALLOWED
         return "" if layer is None else OTHER_LAYER.format(layer)
@@ -401,7 +409,7 @@ class Facts:
         signs = sorted([*signs, *([edge.last] if edge.last else [])], reverse=True)
         since = signs[0][0]
         steps = [f"gitlease claim {text}", f"gitlease release {text}"]
-        if not any(same_person(email, self.caller) for email in emails):
+        if not any(same_person(email, self.caller.holder) for email in emails):
             # Of another's claim a person is asked first: nothing printed here takes it from them.
             steps = [f"gitlease show {text}", f"gitlease note {text} 'still on it?'"]
             steps += [FIX] * self._rules.release
@@ -451,7 +459,7 @@ class Facts:
         facts = [more, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
         facts += [f"reason: {lease.reason}"] if lease.reason else []
         name, done = quote(lease.resource.text), rule is rules.LEASE_ON_DONE
-        own = same_person(lease.holder, self.caller)
+        own = same_person(lease.holder, self.caller.holder)
         if own:
             verb = "claim" if rule is rules.LEASE_WITHOUT_EDGE else "done" if done else "release"
             steps = [f"gitlease {verb} {name}"]
@@ -504,7 +512,7 @@ def stale_edges(facts: Facts) -> Iterator[Case]:
         ):
             records = [x for x in facts.of_person(edge.task, edge.name) if x.lapsed]
             why_not = facts.why_not(
-                records, own=facts.persons.people.is_mine(edge.name, facts.caller)
+                records, own=facts.persons.people.is_mine(edge.name, facts.caller.holder)
             )
             plan = _unassign(edge, written, records, facts.persons)
             yield Case((facts.of_edge(edge, written), *nobody), why_not, plan)

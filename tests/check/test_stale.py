@@ -13,6 +13,7 @@ from support.tasks import task
 from support.told_history import Told
 
 from gitlease.check.stale import (
+    CheckCaller,
     Facts,
     StaleRules,
     lapsed_leases,
@@ -87,8 +88,7 @@ def facts(
         persons=who or persons(),
         rules=StaleRules(**rules),
         required=required,
-        layer="global",
-        caller=caller,
+        caller=CheckCaller(caller, "global"),
         now=when(days),
     )
     facts.read_commits(cast("TaskHistory", Told(written=written, gone=deleted or {})), cached=True)
