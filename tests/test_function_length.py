@@ -18,7 +18,6 @@ WIDER = {
     "PushCase",
     "RefLedgerStore",
     "Transaction",
-    "WorkGuard",
 }
 
 

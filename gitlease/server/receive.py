@@ -711,19 +711,21 @@ class _Push:
         pusher = self._pusher_or_nobody()
 
         def guard_of(layers: Sequence[str]) -> WorkGuard:
-            from gitlease.server.work import WorkGuard
+            from gitlease.server.work import WorkGuard, WorkSettings
 
             return WorkGuard(
                 self._repository,
-                [settings.tasks for settings in each],
+                WorkSettings(
+                    tasks=[settings.tasks for settings in each],
+                    people=self._project.people,
+                    bots=self._project.bots,
+                ),
                 self._objects,
                 heads_of(self._refs, layers, list(prefixes), after),
                 self._refs,
                 pusher=pusher,
                 now_ms=self._now,
                 merger=self._settings.is_merger(self._environ),
-                people=self._project.people,
-                bots=self._project.bots,
             )
 
         of_settings = guard_of(led)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -152,20 +152,33 @@ class _NamedTasks:
     open: frozenset[tuple[str, str]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkSettings:
+    """The project's settings by which work is judged.
+
+    ``tasks`` has one entry for each way in which tasks are read: before the push, and after each
+    of its moves. ``people`` are the names of holders, ``bots`` the addresses of those who commit
+    for others.
+    """
+
+    tasks: Sequence[Tasks]
+    people: Mapping[str, str] = MappingProxyType({})
+    bots: Sequence[str] = ()
+
+
 class WorkGuard:
     """Judges commits against the ledgers at ``heads`` (a layer and a commit each), for one pusher.
 
     A commit that no ref has yet counts as the pusher's, whatever it says; if the pusher is a
     ``merger``, as work under the lease that it names, if its author is that holder. One that
     another branch has counts where it lands, for what it changes there, unless its holder made it
-    under the present lease. ``people`` and ``bots`` are the project's settings. ``warnings`` name
-    the records that could not be judged.
+    under the present lease. ``warnings`` name the records that could not be judged.
     """
 
     def __init__(
         self,
         repository: Repository,
-        tasks: Sequence[Tasks],
+        settings: WorkSettings,
         objects: GitObjects,
         heads: Sequence[tuple[str, str]],
         refs: ServerRefs,
@@ -173,14 +186,15 @@ class WorkGuard:
         pusher: Pusher,
         now_ms: int,
         merger: bool = False,
-        people: Mapping[str, str] = MappingProxyType({}),
-        bots: Sequence[str] = (),
     ) -> None:
         self._repository, self._objects = repository, objects
-        self._merger, self._names, self._bots = merger, people, bots
+        self._settings, self._merger = settings, merger
         self._makers = Makers()
         self._commits_new: list[history.RangeCommit] | None = None
-        each = [x for n, x in enumerate(tasks) if x not in tasks[:n]]
+        each: list[Tasks] = []
+        for tasks in settings.tasks:  # a Tasks cannot be hashed
+            if tasks not in each:
+                each.append(tasks)
         self._parsers = [(x, TaskParser(x)) for x in each]
         self._refs = refs
         self._ledgers = [(layer, read_ledger(objects, oid)) for layer, oid in heads]
@@ -300,6 +314,9 @@ class WorkGuard:
         )
         return CommitReader(self._repository, self._parsers[0][0], base=main)
 
+    def _known_makers(self, reader: CommitReader, emails: Iterable[str]) -> Makers:
+        return reader.makers(emails, names=self._settings.people, bots=self._settings.bots)
+
     def superseded(self, moves: Sequence[RefMove]) -> list[Superseded]:
         """Find the superseded commits of these moves. Raises Illegal as ``check`` does.
 
@@ -323,7 +340,7 @@ class WorkGuard:
             emails = {y for x in commits for y in (*x.emails, x.author) if y}
             makers = Makers()
             if holders:
-                makers = reader.makers(holders | emails, names=self._names, bots=self._bots)
+                makers = self._known_makers(reader, holders | emails)
         except Invalid as error:
             raise _unjudged(error.message) from None
         return find_superseded(
@@ -406,7 +423,7 @@ class WorkGuard:
             if made_by:
                 emails = {y for x in commits for y in (*x.emails, x.author) if y}
                 emails |= {x.holder for _, ledger in self._ledgers for x in ledger.every_lease()}
-                self._makers = reader.makers(emails, names=self._names, bots=self._bots)
+                self._makers = self._known_makers(reader, emails)
             for commit in commits:
                 # A squash has the trailers of its commits in the rest of its message.
                 every = (*commit.named, *commit.mentioned) if made_by else commit.named
