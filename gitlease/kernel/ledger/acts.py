@@ -604,41 +604,31 @@ def complete(
     ``status`` replaces the project's first word for done. The status stays while others work on
     other scopes, and if the only scope of all is finished.
     """
-    edges = session.edges
-    whole = scope is None or scope == WHOLE
-    word = status or edges.rules.word(Progress.DONE)
-    planned: list[Planned] = []
-
     if resource.is_path:
         raise UsageError(
             f"{resource} is a path, and only tasks are done: release it",
             resource=resource.text,
             scope=scope,
         )
-
-    def is_new(plan: Planned) -> bool:
-        no_task = plan.task is None and plan.away is None
-        return no_task and not is_in_ledger(session.known_look(), plan.resource)
+    edges = session.edges
+    whole = scope is None or scope == WHOLE
+    word = status or edges.rules.word(Progress.DONE)
+    planned: list[Planned] = []
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word, again=edges.recorded(commit))
-        if not any_name and is_no_task(session, planned[0]):
-            near = edges.unknown([resource]).get(resource)  # it may be mistyped
-            raise edges.on_a_branch(resource) or NotFound(
-                f"{resource} is not a task, and only tasks are done: release it",
-                resource=resource.text,
-                scope=scope,
-                hints=(*(near.hints if near else ()), USE_ANY),
-            )
-        edges.refuse_new_id(planned[0])
+        end = planned[0]
+        if not any_name and is_no_task(session, end):
+            raise _refuse_to_complete(session, resource, scope)
+        edges.refuse_new_id(end)
         op = Complete(
             id=fresh_id(),
             actor=session.actor,
-            resource=planned[0].resource,
+            resource=end.resource,
             lease_id=fresh_id(),
             scope=scope,
-            assigned=planned[0].others,
-            held_only=not any_name and (edges.is_unknown(planned[0]) or is_new(planned[0])),
+            assigned=end.others,
+            held_only=not any_name and (edges.is_unknown(end) or _is_new(session, end)),
         )
         return [op], planned
 
@@ -647,18 +637,47 @@ def complete(
         answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
     except NotFound as refusal:
         raise edges.on_a_branch(resource) or refusal from None
-    answer = replace(answer, warnings=(*answer.warnings, *_of_another_run(session, answer)))
-    task, away = planned[0].task, planned[0].away
+    others = _of_another_run(session, answer)
+    stays = _status_that_stays(session, planned[0], answer, scope)
+    return replace(answer, warnings=(*answer.warnings, *others, *stays))
+
+
+def _refuse_to_complete(
+    session: LedgerSession, resource: Resource, scope: str | None
+) -> GitleaseError:
+    """The refusal to complete a name that is not a task, which may be mistyped."""
+    edges = session.edges
+    near = edges.unknown([resource]).get(resource)
+    return edges.on_a_branch(resource) or NotFound(
+        f"{resource} is not a task, and only tasks are done: release it",
+        resource=resource.text,
+        scope=scope,
+        hints=(*(near.hints if near else ()), USE_ANY),
+    )
+
+
+def _is_new(session: LedgerSession, plan: Planned) -> bool:
+    """Return whether a name is neither a task here nor in the ledger as this clone knows it."""
+    no_task = plan.task is None and plan.away is None
+    return no_task and not is_in_ledger(session.known_look(), plan.resource)
+
+
+def _status_that_stays(
+    session: LedgerSession, plan: Planned, answer: Answer, scope: str | None
+) -> tuple[str, ...]:
+    """Warn that the status of a completed task is not done, and why."""
+    task, away = plan.task, plan.away
     if away is not None and not away.is_done:
-        stays = f"the status in {not_in_work_tree(away)}"
-        return replace(answer, warnings=(*answer.warnings, stays))
+        return (f"the status in {not_in_work_tree(away)}",)
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
-        return answer
-    why = "others still work on it" if whole else f"only scope {scope} is finished"
-    records = session.known_records(planned[0].resource)
-    if whole and not any(x.state is State.ACTIVE for x in records):
+        return ()
+    if scope is not None and scope != WHOLE:
+        why = f"only scope {scope} is finished"
+    elif any(x.state is State.ACTIVE for x in session.known_records(plan.resource)):
+        why = "others still work on it"
+    else:
         why = "task files are not written here"
-    return replace(answer, warnings=(*answer.warnings, f"the status in {task.file} stays: {why}"))
+    return (f"the status in {task.file} stays: {why}",)
 
 
 def set_status(
