@@ -29,7 +29,7 @@ from gitlease.kernel.rules.errors import (
     Rollback,
     Unavailable,
 )
-from gitlease.kernel.rules.frozen import JSON, Damaged, replace
+from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
 from gitlease.kernel.rules.instant import MS, humanize_duration, rfc3339
 from gitlease.kernel.rules.lease import (
     Actor,
@@ -64,13 +64,31 @@ if TYPE_CHECKING:
     from gitlease.kernel.ledger.ledger_session import LedgerSession
 
 
+@dataclass(frozen=True)
+class GuardedLayers:
+    """The layers that changes are judged in, the default one last, and all that are ``in_use``."""
+
+    judged: Sequence[str]
+    in_use: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkerRules:
+    """How the idle marker is made.
+
+    ``tasks`` gives the places of task files, relative to the root, whose changes may claim a task;
+    None if no change does. ``one_holder``: everybody who passes the marker is the guard's actor.
+    """
+
+    tasks: Callable[[], tuple[str, ...]] | None = None
+    one_holder: bool = True
+
+
 class GuardService:
     """Judges changes of files against the leases of some layers, for one actor.
 
-    ``store`` is opened only when the cached state is too old. ``tasks`` gives the places of task
-    files, relative to the root, whose changes may claim a task; None if no change does.
-    ``one_holder``: everybody who passes this clone's idle marker is this actor. Leases are renewed,
-    and losses reported, in all layers ``in_use``. ``local`` opens the store of ``--local``.
+    ``store`` is opened only when the cached state is too old. Leases are renewed, and losses
+    reported, in all layers in use. ``local`` opens the store of ``--local``.
     """
 
     def __init__(
@@ -80,19 +98,20 @@ class GuardService:
         *,
         clock: Clock,
         actor: Actor,
-        layers: Sequence[str],
+        layers: GuardedLayers,
         max_age: int,
-        tasks: Callable[[], tuple[str, ...]] | None = None,
-        one_holder: bool = True,
-        in_use: Sequence[str] = (),
+        marker: MarkerRules | None = None,
         local: Callable[[], LedgerStore] | None = None,
     ) -> None:
         # Opening a store takes git and the settings of its remote: most hooks need neither.
         self._watch, self._open, self._local = watch, store, local or store
-        self._clock, self._actor, self._layers = clock, actor, tuple(dict.fromkeys(layers))
-        self._max_age, self._tasks, self._one_holder = max_age, tasks, one_holder
+        self._clock = clock
+        self._actor = actor
+        self._layers = tuple(dict.fromkeys(layers.judged))
         self._default_layer = self._layers[-1]
-        self._in_use = tuple(dict.fromkeys((*self._layers, *in_use)))
+        self._in_use = tuple(dict.fromkeys((*self._layers, *layers.in_use)))
+        self._max_age = max_age
+        self._marker = marker or MarkerRules()
         self._stores: dict[bool, LedgerStore] = {}
         self._losses: list[str] = []
         self._fetched: dict[str, bool] = {}  # by layer: whether the remote answered
@@ -441,9 +460,10 @@ class GuardService:
 
     def _set_idle_marker(self, states: Mapping[str, CachedLedger | None]) -> None:
         # Else somebody else would pass by a marker that was made of this actor's leases.
-        if not self._one_holder:
+        if not self._marker.one_holder:
             return
         now = self._clock.now().wall_ms
+        tasks = self._marker.tasks
         clear: list[int] = []
         held: list[Lease] = []
         for layer, cached in states.items():
@@ -465,8 +485,8 @@ class GuardService:
             clear_until=max(min(clear, default=0) // MS, 0),
             renew_at=min(map(renew_at, renewable), default=0) // MS,
             held_until=max((x.expires_at for x in renewable), default=0) // MS,
-            tasks=self._tasks is not None,
-            below=self._tasks() if self._tasks is not None else (),
+            tasks=tasks is not None,
+            below=tasks() if tasks is not None else (),
         )
         self._watch.set_idle_marker(idle, {k: s.version if s else "" for k, s in states.items()})
 

@@ -350,20 +350,22 @@ class LedgerPlace:
 
     def guard(self, actor: Actor, clock: Clock) -> GuardService:
         """The guard of the shared layers; it never waits long for a remote."""
-        from gitlease.guard.service import GuardService, WatchFolder
+        from gitlease.guard.service import GuardedLayers, GuardService, MarkerRules, WatchFolder
 
         settings, limit = self.settings, float(self.settings.guard_timeout)
         origin = origin_of(self.repository)
+        marker = MarkerRules(
+            tasks=None if settings.guard_mode == "off" else self._task_places,
+            one_holder=not self._may_have_other_holders(),
+        )
         return GuardService(
             WatchFolder(self.private, lambda x: self.of_layer(x).state(x), clock, origin),
             lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
-            layers=self.shared_layers,
+            layers=GuardedLayers(self.shared_layers, in_use=self.layers_in_use()),
             max_age=settings.guard_max_age,
-            tasks=None if settings.guard_mode == "off" else self._task_places,
-            one_holder=not self._may_have_other_holders(),
-            in_use=self.layers_in_use(),
+            marker=marker,
             local=lambda: self.of_layer(LOCAL_LAYER).store(clock, time_limit=limit),
         )
 

@@ -27,7 +27,7 @@ from support.tasks import task
 from gitlease.agents import answers, background, events, handling
 from gitlease.agents.events import MAX_BYTES, EventKind
 from gitlease.guard.notes import NotedInbox
-from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.guard.service import GuardedLayers, GuardService, WatchFolder
 from gitlease.kernel.rules.errors import NotARepository
 from gitlease.kernel.settings.identity import AGENTS, MCP_EDITS
 
@@ -103,7 +103,7 @@ class Seats:
             lambda: self.desk.store,
             clock=self.desk.clock,
             actor=space.identity.actor,
-            layers=["global"],
+            layers=GuardedLayers(["global"]),
             max_age=60,
         )
         return space

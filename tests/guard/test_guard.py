@@ -15,7 +15,7 @@ from gitlease.guard.commits import merged
 from gitlease.guard.notes import IdleMarker
 from gitlease.guard.pushed_work import blocking
 from gitlease.guard.reports import PushedCommit
-from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.guard.service import GuardedLayers, GuardService, MarkerRules, WatchFolder
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, State
@@ -148,10 +148,9 @@ class World(MemoryWorld):
             open_store,
             clock=self.clock,
             actor=who,
-            layers=layers,
+            layers=GuardedLayers(layers, in_use),
             max_age=60,
-            in_use=in_use,
-            one_holder=one_holder,
+            marker=MarkerRules(one_holder=one_holder),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from kernel.rules.values import JO, KIM, SKEW, TTL
@@ -16,7 +16,7 @@ from support.tasks import MemoryTasks, task
 
 from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.reports import PushedCommit, PushedWork, StagedChange, Started
-from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.guard.service import GuardedLayers, GuardService, WatchFolder
 from gitlease.guard.whose import Makers
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.ledger_session import LedgerSession
@@ -110,8 +110,14 @@ class World(MemoryWorld):
             self.served += 1
             return self.of(who, patience=5.0).session
 
-        known: Any = {"clock": self.clock, "actor": who, "layers": layers, "max_age": 60}
-        guard = GuardService(cast(WatchFolder, self.watch), open_store, **known)
+        guard = GuardService(
+            cast(WatchFolder, self.watch),
+            open_store,
+            clock=self.clock,
+            actor=who,
+            layers=GuardedLayers(layers),
+            max_age=60,
+        )
         tree = cast("HookWorktree", self.tree)
         return Hooks(tree, guard, open_session, mode=mode, offline=offline)
 

@@ -12,7 +12,7 @@ from support.session import MemoryWorld
 from support.snapshots import raises
 from support.tasks import Killed, MemoryTasks, task
 
-from gitlease.guard.service import GuardService, WatchFolder
+from gitlease.guard.service import GuardedLayers, GuardService, WatchFolder
 from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.answers import MAX_RESOURCES, Answer, ClaimOptions
 from gitlease.kernel.ledger.sessions import AT_ONCE
@@ -74,7 +74,7 @@ def test_nobody_renews_what_an_older_version_parked(world: World) -> None:
         lambda: store,
         clock=world.clock,
         actor=ONE,
-        layers=["global"],
+        layers=GuardedLayers(["global"]),
         max_age=DAY,
     )
     touched = [Touched("src/a.py"), Touched("docs/a.md")]
