@@ -20,8 +20,8 @@ from functools import cache
 from typing import Literal
 
 from gitlease.guard.pushed_work import blocking, superseded_in, vouching_leases
-from gitlease.guard.reports import PushedCommit
-from gitlease.guard.whose import GrantHistory, Makers, Naming, override_notes
+from gitlease.guard.reports import PushedWork
+from gitlease.guard.whose import GrantHistory, override_notes
 from gitlease.kernel.git.rejections import Rejection, rejection_in
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
@@ -46,7 +46,7 @@ from gitlease.kernel.rules.loss import still_held
 from gitlease.kernel.rules.moves.operations import AddNote, Complete, Operation, Renew, grant_of
 from gitlease.kernel.rules.moves.transitions import Decided
 from gitlease.kernel.rules.resources import Resource, fold, parse_resource
-from gitlease.kernel.rules.viewpoint import Cover, GuardFinding, Severity, Touched, Viewpoint
+from gitlease.kernel.rules.viewpoint import Cover, GuardFinding, Severity, Viewpoint
 from gitlease.kernel.rules.work import Became, Named, WorkRef, trailer
 from gitlease.landing.plan import GitWork, PlannedPush, PushRequest
 
@@ -59,32 +59,31 @@ class PushCase:
     def __init__(
         self,
         session: LedgerSession,
-        touched: Sequence[Touched],
+        work: GitWork,
+        plan: PlannedPush,
+        brought: PushedWork,
         require: Sequence[Resource],
         *,
-        lost: Sequence[Touched],
-        carried: Callable[[], Sequence[PushedCommit]],
         before: Mapping[str, Snapshot],
         along: Callable[[], Sequence[Operation]] = tuple,
-        naming: Sequence[Naming] = (),
-        makers: Callable[[Iterable[str]], Makers] = lambda _emails: Makers(),
-        note: Callable[[Sequence[str], str], None] = lambda _commits, _trailer: None,
         override: str = "",
     ) -> None:
-        """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
+        """``brought`` is what the push brings; ``before`` are the cached heads as it began.
 
-        ``before``: the cached heads as the push began. ``along``: what is done after the renewals.
-        ``naming`` are the commits if any of them names a lease, and ``makers`` gets the addresses
-        of people. ``note`` keeps that commits were made under a lease, by its trailer.
-        ``override`` is why superseded ones are pushed all the same.
+        ``along`` gives what is done to the ledger after the renewals. ``override`` is why
+        superseded commits are pushed all the same.
         """
-        self._session, self._actor = session, session.actor
-        self._touched, self._require = touched, require
-        self._lost = {path.path for path in lost}
+        self._session = session
+        self._actor = session.actor
+        self._work = work
+        self._touched = brought.touched
+        self._lost = {path.path for path in brought.lost}
+        self._naming = brought.naming
+        self._require = require
         # Asked only when something would be refused: it costs a connection to the remote.
-        self._carried, self._along = cache(carried), along
-        self._naming, self._makers, self._override = naming, makers, override
-        self._note = note
+        self._carried = cache(lambda: work.carried(plan))
+        self._along = along
+        self._override = override
         self._believed: dict[str, dict[str, Lease]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
@@ -94,7 +93,7 @@ class PushCase:
             about = [x for x in mine if x.resource.key in wanted]
             # Whether they ran out or not: for an actor who is nobody, every lease is another's.
             nobody = Viewpoint(Actor(holder=""), DEFAULT_POLICY, session.moment(head))
-            covering = (finding.lease for finding in nobody.judge(touched, mine))
+            covering = (finding.lease for finding in nobody.judge(self._touched, mine))
             self._believe(layer, (*about, *dict.fromkeys(covering)))
 
     def decide(self, heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
@@ -160,7 +159,7 @@ class PushCase:
     def _blocking(self, finding: GuardFinding, layer: str) -> GuardFinding | None:
         carried = self._carried()
         emails = {finding.lease.holder, *(y for x in carried for y in (*x.emails, x.author) if y)}
-        makers = self._makers(emails) if any(x.named or x.mentioned for x in carried) else None
+        makers = self._work.makers(emails) if any(x.named or x.mentioned for x in carried) else None
         return blocking(finding, carried, layer, self._actor, makers)
 
     def _superseded(self, head: Snapshot) -> list[Operation]:
@@ -170,7 +169,7 @@ class PushCase:
             return []
         session, moment = self._session, self._session.moment(head)
         view = Viewpoint(self._actor, head.policy, moment)
-        found = superseded_in(head, session.store, self._naming, view, self._makers)
+        found = superseded_in(head, session.store, self._naming, view, self._work.makers)
         # Of commits that the remote turns out to have landed, none is pushed now.
         brought = {commit.id for commit in self._carried()} if found else set()
         found = [x for x in found if x.commit in brought]
@@ -254,7 +253,7 @@ class PushCase:
                 cover = Cover([lost] if lost else [])
                 under = [x.id for x in self._carried() if any(map(cover.matching, x.touched))]
                 if lost is not None:
-                    self._note(under, trailer(lost, layer))
+                    self._work.note_grant(under, trailer(lost, layer))
                 more = f"; commit {under[-1][:10]} is work under it" if under else ""
                 refusal = refusal.with_(message=refusal.message + more)
                 raise with_views(refusal, head, self._actor, step.moment)
@@ -458,15 +457,12 @@ class FencedPush:
         brought = self._work.brought(plan)
         case = PushCase(
             self._session,
-            brought.touched,
+            self._work,
+            plan,
+            brought,
             require,
-            lost=brought.lost,
-            carried=lambda: self._work.carried(plan),
             before=before,
             along=along,
-            naming=brought.naming,
-            makers=self._work.makers,
-            note=self._work.note_grant,
             override=override,
         )
         status: PushStatus = "pushed" if plan.push.refs else "up_to_date"
