@@ -131,6 +131,63 @@ class Landed:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class LandingTarget:
+    """The branch of a remote that work lands on, and the ref that is its copy in the clone."""
+
+    remote: str
+    branch: str
+
+    @property
+    def ref(self) -> str:
+        return f"refs/remotes/{self.remote}/{self.branch}"
+
+
+@dataclass(frozen=True)
+class LandingPlace:
+    """A work tree to land from: its repository and ledger, and how it reads tasks.
+
+    ``main`` finds the remote's main branch.
+    """
+
+    repository: Repository
+    tasks: Tasks
+    location: Location
+    main: Callable[[], str | None]
+
+    def target(self, base: str | None) -> LandingTarget:
+        """Where to land. Raises UsageError for a ``base`` that is no name of a branch."""
+        name = self.location.name
+        if self.location.url is None or name is None:
+            raise UsageError("there is no remote with a name here to land on")
+        if base is not None:
+            for prefix in ("refs/heads/", "refs/remotes/", f"{name}/"):
+                base = base.removeprefix(prefix)
+            if ask(self.repository, "check-ref-format", "--branch", base).code != 0:
+                raise UsageError(f"{shown(base)} is no name of a branch")
+            return LandingTarget(name, base)
+        main = tracked(self.repository, self.main() or "")
+        if main is None or main[0] != name:
+            way = hint("name it: {}", base="BRANCH")
+            raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
+        return LandingTarget(*main)
+
+    def fetch(self, target: LandingTarget) -> None:
+        """Bring the copy of a branch to land on up to date. Raises NotFound without it."""
+        remote, branch = target.remote, target.branch
+        try:
+            fetch_branch(self.repository, remote, branch)
+        except Unavailable as error:
+            if "find remote ref" not in error.message:
+                raise
+            why, known = f"{remote} has no branch {branch} to land on", self.main()
+            hints: tuple[str, ...] = ()
+            if known is not None and known != target.ref:
+                words = ("git", "push", remote, f"{known}:refs/heads/{branch}")
+                hints = (f"make it first: {shlex.join(words)}",)
+            raise NotFound(why, hints=hints) from None
+
+
 class Lander:
     """One landing from one work tree; ``keep`` renews a task's lease in a block."""
 
@@ -138,19 +195,22 @@ class Lander:
         self,
         session: LedgerSession,
         fenced: FencedPush,
-        repository: Repository,
-        tasks: Tasks,
-        location: Location,
+        place: LandingPlace,
         options: LandOptions,
         *,
-        main: Callable[[], str | None],
         keep: Callable[[Resource], AbstractContextManager[object]],
         tell: Callable[[str], None],
     ) -> None:
-        self._session, self._fenced, self._repository = session, fenced, repository
-        self._tasks, self._location, self._main = tasks, location, main
-        self._options, self._keep, self._tell = options, keep, tell
-        self._git, self._wanted = UserGit(repository), Wanted(tasks)
+        self._session = session
+        self._fenced = fenced
+        self._place = place
+        self._repository = place.repository
+        self._tasks = place.tasks
+        self._options = options
+        self._keep = keep
+        self._tell = tell
+        self._git = UserGit(place.repository)
+        self._wanted = Wanted(place.tasks)
         self._replay = Replay(self._git)
         self._watcher = HeadWatcher(session)
         self._edge: tuple[str, bytes] | None = None  # the task's file, and how it was found
@@ -173,11 +233,11 @@ class Lander:
         self._git.wait_while(lambda: os.path.lexists(self._git.index_lock))
         self._branch, self._head = self._git.tip()
         self._at = self._head
-        self._remote, self._base = find_target(
-            self._repository, self._location, self._options.base, main=self._main
+        self._target = self._place.target(self._options.base)
+        self._ref = self._target.ref
+        line = WaitQueue(
+            self._session, [parse_resource(f"landing:{fit_name(self._target.branch)}")], WHOLE
         )
-        self._ref = f"refs/remotes/{self._remote}/{self._base}"
-        line = WaitQueue(self._session, [parse_resource(f"landing:{fit_name(self._base)}")], WHOLE)
         self._line = line
         view = self._session.look()
         try:
@@ -197,7 +257,7 @@ class Lander:
         otherwise = "and only tasks land: push it, and release it"
         if resource.is_path:
             raise UsageError(f"{resource} is a path, {otherwise}")
-        self._fetch()
+        self._place.fetch(self._target)
         # After the fetch, which may show what another work tree has landed meanwhile.
         if (landed := self._landed_before(view)) is not None:
             return landed
@@ -217,9 +277,6 @@ class Lander:
         return replace(landed, warnings=(*forgotten, *landed.warnings, *late))
 
     # --- what, and where ------------------------------------------------------------------------
-
-    def _fetch(self) -> None:
-        fetch_target(self._repository, self._remote, self._base, main=self._main)
 
     def _only_one(self, view: LedgerView) -> Resource:
         actor = self._session.actor
@@ -267,7 +324,7 @@ class Lander:
             tip = ask_line(self._repository, "rev-list", "-1", named, self._ref, "--")
             return replace(self._landed(tip or self._head), already=True, leases=leases)
         if refusal is not None and mine:
-            why = f"{resource} is completed, but its work is not on {self._base}"
+            why = f"{resource} is completed, but its work is not on {self._target.branch}"
             raise PolicyRefused(why, hints=(hint("to push it all the same: {}", "push"),))
         if refusal is not None and rest and (had or acts.taken_from(session, resource)):
             commits = f"commit {rest[0][:10]}"
@@ -282,8 +339,8 @@ class Lander:
         return Landed(
             resource=self._resource.text,
             commit=tip,
-            base=self._base,
-            remote=self._remote,
+            base=self._target.branch,
+            remote=self._target.remote,
             commits=commits,
             fenced=not self._options.unfenced,
         )
@@ -353,7 +410,7 @@ class Lander:
             raise error.with_(hints=(*error.hints, kept)) from None
 
     def _try(self) -> Landed | None:
-        self._fetch()
+        self._place.fetch(self._target)
         onto = commit_of(self._repository, self._ref)
         tip = self._finished(onto, self._brought(onto))
         self._check_finished(tip)
@@ -366,7 +423,7 @@ class Lander:
         try:
             return self._push(onto, tip)
         except PushRefused as refusal:
-            self._fetch()
+            self._place.fetch(self._target)
             base = commit_of(self._repository, self._ref)
             there = self._session.store.peek([self._session.layer]).get(self._session.layer)
             has_moved = base != onto or known is None or known.version != there
@@ -412,7 +469,7 @@ class Lander:
         replay, head, name = self._replay, self._head, self._branch.removeprefix("refs/heads/")
         bases, commits = replay.bases(onto, head), replay.between(onto, head)
         if not bases:
-            why = f"{name} has no commit in common with {self._base}"
+            why = f"{name} has no commit in common with {self._target.branch}"
             raise Invalid(why, hints=("in a shallow clone: git fetch --unshallow",))
         datas = [replay.read(x) for x in commits]
         # A rebase would take merges apart, and what they resolved.
@@ -433,7 +490,7 @@ class Lander:
                 return replay.replayed(onto, work)
             return replay.replayed(onto, commits)
         except MergeConflict as conflict:
-            there = f"{self._remote}/{self._base}"
+            there = f"{self._target.remote}/{self._target.branch}"
             raise conflict.with_(
                 message=f"conflict with {there} in {listed(conflict.files)}: nothing has changed",
                 hints=(
@@ -771,8 +828,8 @@ class Lander:
         leases: list[LeaseView] = []
         if onto != tip:
             request = PushRequest(
-                remote=self._remote,
-                refspecs=(f"{tip}:refs/heads/{self._base}",),  # what was judged, by its id
+                remote=self._target.remote,
+                refspecs=(f"{tip}:refs/heads/{self._target.branch}",),  # what was judged, by its id
                 hooks=self._options.hooks,
                 atomic=not unfenced,
             )
@@ -814,43 +871,6 @@ def unknown_files(repository: Repository) -> list[str]:
     return [os.fsdecode(x) for x in result.out.split(b"\0") if x]
 
 
-def find_target(
-    repository: Repository, location: Location, base: str | None, *, main: Callable[[], str | None]
-) -> tuple[str, str]:
-    """The remote to land on, and its branch. Raises UsageError for a ``base`` that is none."""
-    name = location.name
-    if location.url is None or name is None:
-        raise UsageError("there is no remote with a name here to land on")
-    if base is not None:
-        for prefix in ("refs/heads/", "refs/remotes/", f"{name}/"):
-            base = base.removeprefix(prefix)
-        if ask(repository, "check-ref-format", "--branch", base).code != 0:
-            raise UsageError(f"{shown(base)} is no name of a branch")
-        return name, base
-    target = tracked(repository, main() or "")
-    if target is None or target[0] != name:
-        way = hint("name it: {}", base="BRANCH")
-        raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
-    return target
-
-
-def fetch_target(
-    repository: Repository, remote: str, branch: str, *, main: Callable[[], str | None]
-) -> None:
-    """Bring the copy of a branch to land on up to date. Raises NotFound without it."""
-    try:
-        fetch_branch(repository, remote, branch)
-    except Unavailable as error:
-        if "find remote ref" not in error.message:
-            raise
-        why, known = f"{remote} has no branch {branch} to land on", main()
-        hints: tuple[str, ...] = ()
-        if known is not None and known != f"refs/remotes/{remote}/{branch}":
-            words = ("git", "push", remote, f"{known}:refs/heads/{branch}")
-            hints = (f"make it first: {shlex.join(words)}",)
-        raise NotFound(why, hints=hints) from None
-
-
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     """The exit status of a process that ends within so many seconds, else None."""
     with suppress(subprocess.TimeoutExpired):
@@ -869,9 +889,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-LANDING = (
-    "landing"  # a kind of notes: the process that lands from a work tree, by its git directory
-)
+# A kind of notes: the process that lands from a work tree, by its git directory.
+LANDING = "landing"
 
 
 @contextmanager

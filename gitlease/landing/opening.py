@@ -19,7 +19,7 @@ from gitlease.runs.pool import words_for_worktrees
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
-    from gitlease.landing.landing import Landed, LandOptions
+    from gitlease.landing.landing import Landed, LandingPlace, LandOptions
 
 
 def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
@@ -47,6 +47,17 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
     )
 
 
+def _landing_place(workspace: Workspace) -> LandingPlace:
+    from gitlease.landing.landing import LandingPlace
+
+    return LandingPlace(
+        workspace.repository,
+        workspace.settings.tasks,
+        workspace.location,
+        workspace.learn_main_branch,
+    )
+
+
 def land(
     workspace: Workspace,
     resource: Resource | None,
@@ -56,15 +67,11 @@ def land(
     """Land a task of an opened repository."""
     from gitlease.landing.landing import Lander
 
-    settings = workspace.settings
     return Lander(
         workspace.ledger,
         open_push(workspace),
-        workspace.repository,
-        settings.tasks,
-        workspace.location,
-        replace(options, by=options.by or settings.landing_by),
-        main=workspace.learn_main_branch,
+        _landing_place(workspace),
+        replace(options, by=options.by or workspace.settings.landing_by),
         keep=lambda task: kept(workspace, task),
         tell=tell,
     ).land(resource)
@@ -91,22 +98,20 @@ def pool_finisher(
     Returned first is the ref that it lands on, fetched. Raises UsageError and NotFound for a base
     that nothing could land on, and for commands that ``directory`` does not have.
     """
-    from gitlease.landing.landing import fetch_target, find_target
+    from gitlease.landing.landing import LandOptions
 
-    main, repository = workspace.learn_main_branch, workspace.repository
-    remote, branch = find_target(repository, workspace.location, base, main=main)
-    fetch_target(repository, remote, branch, main=main)
-    ref = f"refs/remotes/{remote}/{branch}"
+    landing = _landing_place(workspace)
+    target = landing.target(base)
+    landing.fetch(target)
+    ref = target.ref
 
     def fit(command: Sequence[str] | None) -> tuple[str, ...]:
         if not command:
             return ()
         check_executable(command[0], cwd=directory)
-        return words_for_worktrees(repository, ref, directory, command)
+        return words_for_worktrees(workspace.repository, ref, directory, command)
 
     words = fit(words)
-    from gitlease.landing.landing import LandOptions
-
     options = LandOptions(hooks=not no_verify, base=ref, check=fit(check), push=not words, **terms)
 
     def finish(command: LeasedCommand, resource: Resource) -> Sequence[str]:
