@@ -45,6 +45,27 @@ from typing import (
 
 from gitlease.kernel.rules.errors import GitleaseError
 
+_MISSING: Any = object()
+
+
+class _Field:
+    # A field's default or ``default_factory``, and whether ``compare`` and ``repr`` see it.
+
+    __slots__ = ("compare", "default", "factory", "hint", "kw_only", "module", "repr")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _MISSING,
+        default_factory: Any = _MISSING,
+        compare: bool = True,
+        repr: bool = True,
+    ) -> None:
+        self.default, self.factory = default, default_factory
+        self.compare, self.repr, self.kw_only = compare, repr, False
+        self.hint, self.module = "", ""  # the text of its annotation, and where that was written
+
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
@@ -62,9 +83,7 @@ else:
 
         return decorate
 
-    def field(**given: Any) -> Any:
-        """A field's default or ``default_factory``, and whether ``compare`` and ``repr`` see it."""
-        return _Field(**given)
+    field = _Field
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """A copy with some fields changed."""
@@ -78,34 +97,11 @@ else:
         return copy
 
 
-_MISSING: Any = object()
-
-
 def non_defaults(value: Any) -> dict[str, Any]:
     """The fields of a frozen value that differ from their defaults."""
     fields: dict[str, _Field] = type(value).__frozen_fields__
     every = value.__dict__
     return {name: every[name] for name, field in fields.items() if every[name] != field.default}
-
-
-class _Field:
-    __slots__ = ("compare", "default", "factory", "hint", "kw_only", "module", "repr")
-
-    def __init__(
-        self,
-        *,
-        default: Any = _MISSING,
-        default_factory: Any = _MISSING,
-        compare: bool = True,
-        repr: bool = True,
-    ) -> None:
-        self.default, self.factory = default, default_factory
-        self.compare, self.repr, self.kw_only = compare, repr, False
-        self.hint, self.module = "", ""  # the text of its annotation, and where that was written
-
-    @property
-    def has_default(self) -> bool:
-        return self.default is not _MISSING
 
 
 class _Standard:
@@ -215,24 +211,20 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         inside = ", ".join(f"{name}={self.__dict__[name]!r}" for name in shown)
         return f"{cls.__qualname__}({inside})"
 
-    _add(cls, __init__, __eq__, __hash__, __repr__, *_refusing_changes())
-
-
-def _add(cls: Any, *functions: Any) -> None:
-    for function in functions:
+    made = {"__init__": __init__, "__eq__": __eq__, "__hash__": __hash__, "__repr__": __repr__}
+    made |= {"__setattr__": _refuse_to_assign, "__delattr__": _refuse_to_delete}
+    for name, function in made.items():
         # Python sets __hash__ to None in a class that defines __eq__.
-        if function.__name__ not in cls.__dict__ or function.__name__ == "__hash__":
-            setattr(cls, function.__name__, function)
+        if name not in cls.__dict__ or name == "__hash__":
+            setattr(cls, name, function)
 
 
-def _refusing_changes() -> tuple[Any, ...]:
-    def __setattr__(self: Any, name: str, value: Any) -> None:
-        raise _frozen_error(f"cannot assign to field {name!r}")
+def _refuse_to_assign(_: Any, name: str, value: Any) -> None:
+    raise _frozen_error(f"cannot assign to field {name!r}")
 
-    def __delattr__(self: Any, name: str) -> None:
-        raise _frozen_error(f"cannot delete field {name!r}")
 
-    return __setattr__, __delattr__
+def _refuse_to_delete(_: Any, name: str) -> None:
+    raise _frozen_error(f"cannot delete field {name!r}")
 
 
 def _frozen_error(message: str) -> AttributeError:
@@ -382,7 +374,8 @@ class Codec:
                 continue
             hint = _evaluated(field.hint, field.module)
             spelling, marks = self._of(hint), get_args(hint)[1:]
-            optional = field.has_default and (self._lenient or LATER in marks or RARE in marks)
+            has_default = field.default is not _MISSING
+            optional = has_default and (self._lenient or LATER in marks or RARE in marks)
             rare = optional and (self._sparse or (RARE in marks and self._marks is not None))
             readers.append((name, spelling.read))
             if not optional:
