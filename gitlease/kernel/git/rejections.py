@@ -37,81 +37,95 @@ class KnownWords:
     by_client: bool = False
 
 
-def _race(words: str, example: str, *, by_client: bool = False) -> KnownWords:
-    return KnownWords(Rejection.RACE, words, example, by_client)
-
-
-def _trouble(words: str, example: str) -> KnownWords:
-    return KnownWords(Rejection.TROUBLE, words, example)
-
-
-def _refusal(words: str, example: str) -> KnownWords:
-    return KnownWords(Rejection.REFUSAL, words, example)
-
+RACE, TROUBLE, REFUSAL = Rejection
 
 # The first row that fits counts: hosts explain with words of their own what git calls declined.
 KNOWN: tuple[KnownWords, ...] = (
     # A ref stands where a folder of refs would have to be; git puts that in the words of a race.
-    _refusal(
+    KnownWords(
+        REFUSAL,
         r"exists; cannot create",
         "remote: error: cannot lock ref 'refs/gitlease/global': "
         "'refs/gitlease' exists; cannot create 'refs/gitlease/global'",
     ),
-    _race(r"\[rejected\] \(stale info\)", "[rejected] (stale info)", by_client=True),
-    _race(r"\[rejected\] \(fetch first\)", "[rejected] (fetch first)", by_client=True),
+    KnownWords(RACE, r"\[rejected\] \(stale info\)", "[rejected] (stale info)", by_client=True),
+    KnownWords(RACE, r"\[rejected\] \(fetch first\)", "[rejected] (fetch first)", by_client=True),
     # git, GitHub
-    _race(r"cannot lock ref", "[remote rejected] (cannot lock ref 'r': is at 1 but expected 2)"),
-    _race(r"failed to update ref", "[remote rejected] (failed to update ref)"),
-    _race(r"unable to create '.*\.lock'", "remote: error: Unable to create '/r/HEAD.lock'"),
+    KnownWords(
+        RACE, r"cannot lock ref", "[remote rejected] (cannot lock ref 'r': is at 1 but expected 2)"
+    ),
+    KnownWords(RACE, r"failed to update ref", "[remote rejected] (failed to update ref)"),
+    KnownWords(
+        RACE, r"unable to create '.*\.lock'", "remote: error: Unable to create '/r/HEAD.lock'"
+    ),
     # JGit: Gerrit
-    _race(r"failed to lock", "[remote rejected] (failed to lock)"),
+    KnownWords(RACE, r"failed to lock", "[remote rejected] (failed to lock)"),
     # git 2.50 and later: GitLab, Gitea, Forgejo
-    _race(r"incorrect old value provided", "[remote rejected] (incorrect old value provided)"),
-    _race(r"reference already exists", "[remote rejected] (reference already exists)"),
+    KnownWords(
+        RACE, r"incorrect old value provided", "[remote rejected] (incorrect old value provided)"
+    ),
+    KnownWords(RACE, r"reference already exists", "[remote rejected] (reference already exists)"),
     # Azure DevOps
-    _race(
+    KnownWords(
+        RACE,
         r"\bTF401028\b",
         "[remote rejected] (TF401028: The reference 'r' has already been updated by another)",
     ),
     # GitHub
-    _trouble(r"fatal error in commit_refs", "remote: fatal error in commit_refs"),
-    _trouble(r"\[remote rejected\] \(failure\)", "[remote rejected] (failure)"),
+    KnownWords(TROUBLE, r"fatal error in commit_refs", "remote: fatal error in commit_refs"),
+    KnownWords(TROUBLE, r"\[remote rejected\] \(failure\)", "[remote rejected] (failure)"),
     # GitLab and Gitea, whose hook then declines; Gerrit
-    _trouble(r"internal (?:server )?error", "remote: GitLab: 500 Internal Server Error"),
-    _trouble(r"\bAPI is not accessible", "remote: GitLab: API is not accessible"),
-    _trouble(r"internal API unreachable", "remote: GitLab: Internal API unreachable"),
-    _trouble(r"unable to contact gitea", "remote: Unable to contact gitea: connection refused"),
+    KnownWords(TROUBLE, r"internal (?:server )?error", "remote: GitLab: 500 Internal Server Error"),
+    KnownWords(TROUBLE, r"\bAPI is not accessible", "remote: GitLab: API is not accessible"),
+    KnownWords(TROUBLE, r"internal API unreachable", "remote: GitLab: Internal API unreachable"),
+    KnownWords(
+        TROUBLE, r"unable to contact gitea", "remote: Unable to contact gitea: connection refused"
+    ),
     # GitLab and Azure DevOps, to those who ask too often
-    _trouble(r"\bretry later\b", "remote: Retry later"),
-    _trouble(r"\bTF400733\b", "remote: TF400733: The request has been canceled"),
+    KnownWords(TROUBLE, r"\bretry later\b", "remote: Retry later"),
+    KnownWords(TROUBLE, r"\bTF400733\b", "remote: TF400733: The request has been canceled"),
     # any server over HTTP
-    _trouble(r"\bHTTP (?:429|5\d\d)\b", "error: RPC failed; HTTP 503 curl 22"),
-    _trouble(r"returned error: (?:429|5\d\d)\b", "fatal: The requested URL returned error: 429"),
-    _trouble(r"service unavailable", "remote: Service Unavailable"),
+    KnownWords(TROUBLE, r"\bHTTP (?:429|5\d\d)\b", "error: RPC failed; HTTP 503 curl 22"),
+    KnownWords(
+        TROUBLE, r"returned error: (?:429|5\d\d)\b", "fatal: The requested URL returned error: 429"
+    ),
+    KnownWords(TROUBLE, r"service unavailable", "remote: Service Unavailable"),
     # any server
-    _trouble(r"no space left on device", "remote: fatal: write error: No space left on device"),
-    _trouble(r"disk quota exceeded", "remote: fatal: write error: Disk quota exceeded"),
-    _refusal(r"authentication failed", "fatal: Authentication failed"),
-    _refusal(r"permission denied", "git@host: Permission denied (publickey)."),
-    _refusal(r"access denied", "remote: Access denied"),
-    _refusal(r"not authorized", "remote: You are not authorized"),
-    _refusal(r"unauthorized", "remote: Unauthorized"),
-    _refusal(r"forbidden", "remote: Forbidden"),
-    _refusal(r"could not read (?:username|password)", "fatal: could not read Username"),
-    _refusal(r"returned error: 40[13]\b", "fatal: The requested URL returned error: 403"),
-    _refusal(r"invalid (?:username|credentials|password)", "remote: Invalid credentials"),
-    _refusal(r"host key verification failed", "Host key verification failed."),
-    _refusal(r"protected", "[remote rejected] (protected branch hook declined)"),
-    _refusal(r"hook declined", "[remote rejected] (pre-receive hook declined)"),
-    _refusal(r"denyCurrentBranch", "remote: error: set 'receive.denyCurrentBranch'"),
-    _refusal(r"prohibited", "[remote rejected] (prohibited by Gerrit: not permitted: update)"),
-    _refusal(r"not allowed", "remote: You are not allowed to push code to this project"),
-    _refusal(r"read.only", "remote: This repository is read-only"),
+    KnownWords(
+        TROUBLE, r"no space left on device", "remote: fatal: write error: No space left on device"
+    ),
+    KnownWords(TROUBLE, r"disk quota exceeded", "remote: fatal: write error: Disk quota exceeded"),
+    KnownWords(REFUSAL, r"authentication failed", "fatal: Authentication failed"),
+    KnownWords(REFUSAL, r"permission denied", "git@host: Permission denied (publickey)."),
+    KnownWords(REFUSAL, r"access denied", "remote: Access denied"),
+    KnownWords(REFUSAL, r"not authorized", "remote: You are not authorized"),
+    KnownWords(REFUSAL, r"unauthorized", "remote: Unauthorized"),
+    KnownWords(REFUSAL, r"forbidden", "remote: Forbidden"),
+    KnownWords(REFUSAL, r"could not read (?:username|password)", "fatal: could not read Username"),
+    KnownWords(
+        REFUSAL, r"returned error: 40[13]\b", "fatal: The requested URL returned error: 403"
+    ),
+    KnownWords(
+        REFUSAL, r"invalid (?:username|credentials|password)", "remote: Invalid credentials"
+    ),
+    KnownWords(REFUSAL, r"host key verification failed", "Host key verification failed."),
+    KnownWords(REFUSAL, r"protected", "[remote rejected] (protected branch hook declined)"),
+    KnownWords(REFUSAL, r"hook declined", "[remote rejected] (pre-receive hook declined)"),
+    KnownWords(REFUSAL, r"denyCurrentBranch", "remote: error: set 'receive.denyCurrentBranch'"),
+    KnownWords(
+        REFUSAL, r"prohibited", "[remote rejected] (prohibited by Gerrit: not permitted: update)"
+    ),
+    KnownWords(REFUSAL, r"not allowed", "remote: You are not allowed to push code to this project"),
+    KnownWords(REFUSAL, r"read.only", "remote: This repository is read-only"),
     # GitHub's rulesets
-    _refusal(r"\bGH013\b", "remote: error: GH013: Repository rule violations found for r."),
+    KnownWords(
+        REFUSAL, r"\bGH013\b", "remote: error: GH013: Repository rule violations found for r."
+    ),
     # Azure DevOps: rewriting without the right to, and a policy about authors
-    _refusal(r"\bTF401027\b", "[remote rejected] (TF401027: You need the Git 'ForcePush' right)"),
-    _refusal(r"\bVS403702\b", "remote: VS403702: The push was rejected by a policy"),
+    KnownWords(
+        REFUSAL, r"\bTF401027\b", "[remote rejected] (TF401027: You need the Git 'ForcePush' right)"
+    ),
+    KnownWords(REFUSAL, r"\bVS403702\b", "remote: VS403702: The push was rejected by a policy"),
 )
 
 # A repository may be called protected.git: its name says nothing about rights.
