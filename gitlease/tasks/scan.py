@@ -169,13 +169,14 @@ def _rule(text: str, *, done: bool) -> PatternRule:
     except (PatternError, UsageError) as error:
         where = "tasks.completed" if done else "tasks.files"
         raise Invalid(f"{where}: {error}") from None
-    tokens = pattern.exact.tokens[:-1]  # the last one is for what lies below
-    tail = ""
-    for token in reversed(tokens):
-        if not isinstance(token, str):
-            break
-        tail = token + tail
-    return PatternRule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
+    deep, (*above, name) = [Jump.DEEP], pattern.segments
+    literal = takewhile(lambda token: isinstance(token, str), reversed(name))
+    end = "".join(map(str, literal))[::-1]
+    # What folds to several characters may be written in several ways.
+    tail = fold(end) + "/" if end.isascii() else ""
+    segments = 1 + sum(segment != deep for segment in above) + pattern.only_below
+    is_deep = not pattern.anchored or deep in above
+    return PatternRule(pattern, done, tail, segments, is_deep)
 
 
 def why_no_task(tasks: Tasks, others: Sequence[str] = ()) -> str:

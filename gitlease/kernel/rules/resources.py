@@ -20,7 +20,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, groupby, takewhile
 from typing import Annotated
 
@@ -52,6 +52,8 @@ class Chars:
             low in self for low in other.edges[::2]
         )
 
+
+_composed = partial(unicodedata.normalize, "NFC")
 
 Token = str | Chars | Jump  # a str is one character; "/" ends a segment
 
@@ -220,13 +222,9 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     # Once is not always enough: what was composed may fold again.
-    while (folded := _nfc(unicodedata.normalize("NFD", text).casefold())) != text:
+    while (folded := _composed(unicodedata.normalize("NFD", text).casefold())) != text:
         text = folded
     return text
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
 
 
 def covers(pattern: Pattern, path: str) -> bool:
@@ -284,7 +282,8 @@ def _parse(text: str) -> Pattern:
         raise PatternError(r"negation is not supported; a file name starting with '!' needs '\!'")
     # Nearly all patterns are paths: these are split, and no token is made.
     plain = not _SPECIAL.intersection(text)
-    segments = _nfc(text).split("/") if plain else _segments(_nfc(text))
+    composed = _composed(text)
+    segments = composed.split("/") if plain else _segments(composed)
     wildcards = sum(not isinstance(x, str) for y in segments for x in y) if not plain else 0
     if wildcards > MAX_WILDCARDS:
         raise PatternError(f"more than {MAX_WILDCARDS} wildcards")
