@@ -327,8 +327,11 @@ class Call(DoorOfClone):
         """Return warnings if another folder of hooks has replaced the one that has ours."""
         from gitlease.wiring.words import dead_hooks
 
+        texts = dead_hooks(self.workspace)
+        if not texts:
+            return []
         status, install = self.typed("hooks", "status"), self.typed("hooks", "install")
-        return [f"{text} (see {status}, {install})" for text in dead_hooks(self.workspace)]
+        return [f"{text} (see {status}, {install})" for text in texts]
 
     def _short_ttl(self, answer: Answer) -> Sequence[str]:
         from gitlease.kernel.settings.identity import AGENTS

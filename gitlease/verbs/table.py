@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease.kernel.rules.errors import (
@@ -358,11 +359,7 @@ else:
         """Stands in for that of ``typing``, which takes a hundredth of a command's time here."""
 
         def __class_getitem__(cls, words):
-            return _Annotation(words[1:])
-
-    class _Annotation:
-        def __init__(self, metadata):
-            self.__metadata__ = metadata
+            return SimpleNamespace(__metadata__=words[1:])
 
 
 MOST_NAMES = 64  # resources of a request, which is one step

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -593,9 +594,7 @@ class LedgerPlace:
         def learn() -> None:
             self._learn_afresh(clock, time_limit)
 
-        def undecided() -> Invalid | None:
-            return self._undecided(learn)
-
+        undecided = partial(self._undecided, learn)
         from gitlease.kernel.store.admission import RemoteFacts
 
         if ways is None:

@@ -91,8 +91,8 @@ def read_regular(path: str, limit: int) -> bytes | None:
 def read_small(path: str, limit: int) -> bytes | None:
     """Read a regular file of at most ``limit`` bytes; None for anything else."""
     with contextlib.suppress(OSError):
-        data = read_regular(path, limit)
-        return data if data is not None and len(data) <= limit else None
+        read = read_with_status(path, limit)
+        return read[0] if read is not None and len(read[0]) <= limit else None
     return None
 
 
@@ -146,7 +146,8 @@ def replace_file(
 
 def share_clone(common_dir: str, setting: str | None) -> None:
     """Give files below a git directory the modes that ``core.sharedRepository`` asks for."""
-    if bits := _bits_of(setting or ""):
+    bits = 0 if setting is None else _bits_of(setting)
+    if bits:
         _SHARED[common_dir] = bits
         share(os.path.join(common_dir, "gitlease"))
     else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
-from gitlease.kernel.git.files import Unreadable, load_json, read_regular, store_json
+from gitlease.kernel.git.files import Unreadable, load_json, read_with_status, store_json
 from gitlease.kernel.git.mainline import Presence, read_main_file
 from gitlease.kernel.git.objects import BLOB, objects_of
 from gitlease.kernel.git.repository import TIMEOUT, ConfigEntry, Repository, Ways, ask, listed_refs
@@ -372,15 +372,16 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
 
 def _load(path: str) -> bytes | None:
     try:
-        data = read_regular(path, MAX_FILE)  # never waits for a pipe in its place
+        read = read_with_status(path, MAX_FILE)  # never waits for a pipe in its place
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Invalid(f"{FILE} is a symbolic link, not a regular file") from None
         raise Invalid(f"{FILE} cannot be read: {error.strerror}") from None
-    if data is None:
+    if read is None:
         raise Invalid(f"{FILE} is not a regular file")
+    data, _ = read
     if len(data) > MAX_FILE:
         raise Invalid(f"{FILE} is larger than {MAX_FILE // 1024} KiB")
     return data
@@ -538,12 +539,8 @@ def load_settings(
 
 def settings_of(found: dict[str, Found]) -> Settings:
     """The settings of found values, each with its source."""
-    return Settings(found=found, tasks=_tasks_of(found))
-
-
-def _tasks_of(found: Mapping[str, Found]) -> Tasks:
     statuses = Settings.tasks_statuses.of(found)
-    return Tasks(
+    tasks = Tasks(
         files=tuple(Settings.tasks_files.of(found)),
         completed=tuple(Settings.tasks_completed.of(found)),
         required=Settings.tasks_required.of(found),
@@ -553,6 +550,7 @@ def _tasks_of(found: Mapping[str, Found]) -> Tasks:
         assigned_form=Settings.tasks_assigned_form.of(found),
         commit_prefix=Settings.commit_prefix.of(found) or "",
     )
+    return Settings(found=found, tasks=tasks)
 
 
 def checked(read: Reader[T], text: str, what: str) -> T:

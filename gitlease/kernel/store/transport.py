@@ -834,7 +834,8 @@ class GitRefs:
                     hooks=hooks,
                     on_start=on_start,
                 )
-                pushed = replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
+                if pushed.cause is Cause.REFUSED:
+                    pushed = replace(pushed, hints=pushed.hints or self._ref_hints(moves, pushed))
             else:
                 pushed = push_work(work, named, objects=os.path.join(path, "objects"))
                 if any(_breaks_a_rule(pushed, ref) for ref, _, _ in named):
@@ -847,8 +848,6 @@ class GitRefs:
 
     def _ref_hints(self, moves: Sequence[Move], pushed: Swapped) -> tuple[str, ...]:
         """The way out where a remote refuses to make a ref of this name."""
-        if pushed.cause is not Cause.REFUSED:
-            return ()
         if any("GH013" in line for line in (pushed.detail, *pushed.said)):
             # Rules are about branches and tags: as a branch the ledger would fall under more.
             return (self._rule_hint(),)
