@@ -16,7 +16,7 @@ from gitlease.kernel.ledger.acts import renew
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges, find_task
-from gitlease.kernel.ledger.ledger_session import Assigned, LedgerSession, assigned_to
+from gitlease.kernel.ledger.ledger_session import Assigned, Decisions, LedgerSession, assigned_to
 from gitlease.kernel.ledger.ports import (
     Clock,
     LedgerStep,
@@ -349,7 +349,7 @@ class Gateway:
             clock=RequestClock(self.clock, check),
             actor=actor,
             layer=self.layer,
-            edges=Edges(self.files, self.rules, holder=holder),
+            edges=Edges(self.files, self.rules, Decisions(self.store, self.layer, holder)),
             default_ttl=self._ttl,
             ttl_is_default=self._ttl_is_default,
             chores=in_order(),

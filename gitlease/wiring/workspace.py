@@ -16,7 +16,7 @@ from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discove
 from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import Chore, in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
 from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
 from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.transaction import PATIENCE
@@ -105,7 +105,9 @@ class Workspace:
             actor=actor,
             layer=self.layer,
             edges=Edges(
-                place.task_files(), edge_rules(settings, place.mailmap()), holder=actor.holder
+                place.task_files(),
+                edge_rules(settings, place.mailmap()),
+                Decisions(store, self.layer, actor.holder),
             ),
             inbox=place.inbox(actor),
             default_ttl=settings.ttl,

@@ -19,7 +19,7 @@ from support.tasks import MemoryTasks
 
 from gitlease.cli.app import run
 from gitlease.guard.notes import CarriedLeases
-from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.edges import EdgeRules
 from gitlease.kernel.ledger.ports import TaskList
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import NotFound
@@ -116,7 +116,8 @@ class Desk:
                 clock=self.clock,
                 actor=actor,
                 layer=layer,
-                edges=Edges(self.tasks, self.tasks.rules, holder=self.holder),
+                files=self.tasks,
+                rules=self.tasks.rules,
                 default_ttl=self.default_ttl,
             )
         )

@@ -32,7 +32,7 @@ from support.session import LeaseService, NoTaskFiles, ledger_session
 
 from gitlease.kernel.ledger import transaction
 from gitlease.kernel.ledger.answers import Answer
-from gitlease.kernel.ledger.edges import EdgeRules, Edges
+from gitlease.kernel.ledger.edges import EdgeRules
 from gitlease.kernel.ledger.ports import Cause, Change, Pending, Swapped
 from gitlease.kernel.rules.errors import GitleaseError, Unavailable
 from gitlease.kernel.rules.instant import Instant
@@ -261,7 +261,8 @@ def run(
         actor=actor,
         layer=LAYER,
         dice=DICE,
-        edges=Edges(files, EdgeRules(required=False), holder=actor.holder),
+        files=files,
+        rules=EdgeRules(required=False),
     )
     service = LeaseService(session)
     code, answer = "ok", cast(object, None)

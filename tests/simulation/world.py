@@ -28,7 +28,7 @@ from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
 from gitlease.kernel.ledger.ports import Pending
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import replace
@@ -321,12 +321,13 @@ class World:
         if person:
             actor = replace(actor, session=None, session_explicit=False)
         process.session = actor.session
+        store = self._store(process.run)
         return LedgerSession(
-            self._store(process.run),
+            store,
             clock=clock,
             actor=replace(actor, branch=process.number or None),
             layer=LAYER,
-            edges=Edges(FILES, RULES, holder=actor.holder),
+            edges=Edges(FILES, RULES, Decisions(store, LAYER, actor.holder)),
             default_ttl=900,
             ttl_is_default=True,
             chores=in_order(),

@@ -11,12 +11,13 @@ from typing import Any
 from gitlease.kernel.ledger import acts, claim, sessions, stepping
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
 from gitlease.kernel.ledger.ports import (
     Clock,
     Intent,
     LedgerStore,
     TaskChange,
+    TaskFiles,
     TaskList,
     Written,
 )
@@ -83,19 +84,21 @@ def ledger_session(
     clock: Clock,
     actor: Actor,
     layer: str = GLOBAL_LAYER,
-    edges: Edges | None = None,
+    files: TaskFiles | None = None,
+    rules: EdgeRules | None = None,
     default_ttl: int = 900,
     patience: float = PATIENCE,
     dice: random.Random | None = None,
     carry: CarryOut | None = None,
 ) -> LedgerSession:
     """A session with what is usual for all that is not given."""
+    decisions = Decisions(store, layer, actor.holder)
     return LedgerSession(
         store,
         clock=clock,
         actor=actor,
         layer=layer,
-        edges=edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder),
+        edges=Edges(files or NoTaskFiles(), rules or EdgeRules(), decisions),
         default_ttl=default_ttl,
         ttl_is_default=True,
         chores=in_order(),
@@ -172,7 +175,8 @@ class MemoryWorld:
                 clock=self.clock,
                 actor=who,
                 layer=layer,
-                edges=Edges(files, EdgeRules(**rules), holder=who.holder),
+                files=files,
+                rules=EdgeRules(**rules),
                 dice=random.Random(self.dice),
                 patience=patience or self.patience,
             )

@@ -435,7 +435,7 @@ def _still_named(
     """
     here = {p.resource.key for p in planned if p.task is not None}
     named = session.edges.still_named(planned)
-    outranked = session.decisions.outranked
+    outranked = session.edges.outranked
     left = [task for ref, task, mine in named if not mine.issubset(outranked(task, ref))]
     # What only files assigned is ended in the ledger, too: it would protect nobody, and keep others
     # out.

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.ports import INDEX, TaskChange, TaskFiles, TaskList, TaskProblem
@@ -28,6 +28,9 @@ from gitlease.kernel.rules.errors import (
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import Lease, State, same_person
 from gitlease.kernel.rules.resources import Resource, fold, reads_as_issue
+
+if TYPE_CHECKING:
+    from gitlease.kernel.ledger.ledger_session import Decisions
 
 T = TypeVar("T", bound=Hashable)
 UNTRACKED = "the default branch"  # of which this clone has no copy that git fetch updates
@@ -138,14 +141,9 @@ def not_in_work_tree(task: Task) -> str:
 class Edges:
     """The edges of one work tree, as one holder sees and changes them."""
 
-    def __init__(self, files: TaskFiles, rules: EdgeRules, *, holder: str) -> None:
-        self.files, self.rules, self.holder = files, rules, holder
-        self.outranked: Callable[[Task, str | None], tuple[str, ...]] = lambda _task, _ref: ()
-        """The names in a task's file whose assignment the ledger ended since."""
-        self.own_decision: Callable[[Task], int | None] = lambda _task: None
-        """When the ledger last granted the caller a task, or took it back, in milliseconds."""
-        self.own_records: Callable[[Resource], Sequence[Lease]] = lambda _resource: ()
-        """The caller's unfinished leases of a name, by this clone's copy of the ledger."""
+    def __init__(self, files: TaskFiles, rules: EdgeRules, decisions: Decisions) -> None:
+        self.files, self.rules, self.decisions = files, rules, decisions
+        self.holder = decisions.holder
 
     def read(self, ref: str | None = None) -> TaskList:
         """The tasks of the work tree, or of a ref, without assignments that the ledger outranks."""
@@ -198,6 +196,20 @@ class Edges:
         kept = [x for x in here.assigned if not people.is_mine(x, holder)]
         return replace(here, assigned=(*kept, *others))
 
+    def outranked(self, task: Task, ref: str | None = None) -> tuple[str, ...]:
+        """The names in a task's file whose assignment is older than the end of their work on it."""
+        gone = []
+        for name in task.assigned:
+            people = self.rules.people
+            assignee = Assignee(name, people.holders_of(name), people.handles)
+            ended = self.decisions.ended_at(task, assignee)
+            if ended is None:  # git is asked only about names whose work the ledger saw ending
+                continue
+            since = self.files.assigned_since(task, name, ref)
+            if since is not None and since <= ended:
+                gone.append(name)
+        return tuple(gone)
+
     def _current(self, task: Task, ref: str | None = None) -> Task:
         gone = self.outranked(task, ref) if task.assigned else ()
         if not gone:
@@ -242,7 +254,7 @@ class Edges:
             else:
                 meant = away or resource.is_path or options.any_name
                 # What the caller has already was no slip when it was claimed.
-                if not meant and known.required and not self.own_records(resource):
+                if not meant and known.required and not self.decisions.own_records(resource):
                     raise self.on_a_branch(resource) or known.unknown(resource, any_name=True)
                 # Whoever names it as no task does not ask what a task file says.
                 doubt = "" if options.any_name and not away else known.doubt(resource)
@@ -311,7 +323,7 @@ class Edges:
             # What is released protects nobody.
             p
             if status is None
-            and (p.task or {x.edge for x in self.own_records(p.resource)} == {False})
+            and (p.task or {x.edge for x in self.decisions.own_records(p.resource)} == {False})
             else self._with_elsewhere(p, known.elsewhere(p.resource, p.task))
             for p in plans
         ]
@@ -460,7 +472,7 @@ class Edges:
         return self.rules.commit if commit is None else commit
 
     def _is_older(self, task: Task, ref: str) -> bool:
-        at = self.own_decision(task)
+        at = self.decisions.own_at(task)
         since = None if at is None else self.files.assigned_since(task, "", ref)
         return at is not None and since is not None and since <= at
 
@@ -501,7 +513,7 @@ class Edges:
             place = next(opens, None)
             but = f", but not in {place_of(place)}" if place else ""
             again = hint("if its landing was interrupted: {}", "land", resource=task.resource.text)
-            is_own = place and self.own_records(task.resource)
+            is_own = place and self.decisions.own_records(task.resource)
             raise PolicyRefused(
                 f"{task.resource} is done, says {task.file}{but}",
                 resource=task.resource.text,

@@ -113,38 +113,47 @@ def with_records(
 
 
 class Decisions:
-    """The ledger's last decisions about holders and tasks, by its audit trail."""
+    """The ledger's records and its last decisions, as one holder asks about them.
 
-    def __init__(self, session: LedgerSession) -> None:
-        self._session = session
+    Asks no remote.
+    """
+
+    def __init__(self, store: LedgerStore, layer: str, holder: str) -> None:
+        self.holder = holder
+        self._store, self._layer = store, layer
         self._mark: str | None = None
         self._events: dict[str, list[Event]] = {}
         self._older = False
+
+    def known_records(self, resource: Resource) -> list[Lease]:
+        """The records of a resource. Raises Invalid for a damaged one."""
+
+        def read() -> list[Lease]:
+            head = self._store.known(self._layer)
+            ledger = None if head is None else head.ledger
+            return list(ledger.leases_of(resource)) if ledger else []
+
+        return _read_with_retry(read)
+
+    def own_records(self, resource: Resource) -> list[Lease]:
+        """Those that are unfinished and the holder's; none if one is damaged."""
+        try:
+            found = self.known_records(resource)
+        except Invalid:  # the step that follows reports it
+            return []
+        return [x for x in found if x.state is State.ACTIVE and same_person(x.holder, self.holder)]
 
     def deepen(self) -> None:
         """Count what the first contact left out of the audit trail."""
         self._mark, self._older = None, True
 
-    def outranked(self, task: Task, ref: str | None = None) -> tuple[str, ...]:
-        """The names in a task's file whose assignment is older than the end of their work on it."""
-        # Git is asked only about names whose work the ledger saw ending.
-        ended = [(name, at) for name in task.assigned if (at := self._ended(task, name))]
-        files = self._session.edges.files
-        return tuple(
-            name
-            for name, at in ended
-            if (since := files.assigned_since(task, name, ref)) is not None and since <= at
-        )
-
     def own_at(self, task: Task) -> int | None:
-        """When the ledger last granted the caller a task, or took it back, in milliseconds."""
-        holder = self._session.actor.holder
-        own = (x for x in self._of(task.resource.key) if same_person(x.holder or "", holder))
+        """When the ledger last granted the holder a task, or took it back, in milliseconds."""
+        own = (x for x in self._of(task.resource.key) if same_person(x.holder or "", self.holder))
         return next((x.at for x in own if x.kind in _GRANTS | _BY_ITSELF), None)
 
-    def _ended(self, task: Task, name: str) -> int | None:
-        people = self._session.edges.rules.people
-        assignee = Assignee(name, people.holders_of(name), people.handles)
+    def ended_at(self, task: Task, assignee: Assignee) -> int | None:
+        """When an assignee's work on a task ended, in milliseconds; None if it goes on."""
         for event in self._of(task.resource.key):
             if assignee.is_holder(event.holder or ""):
                 # The newest decision counts: a grant after the end makes the name true again.
@@ -152,14 +161,13 @@ class Decisions:
         return None
 
     def _of(self, key: str) -> Sequence[Event]:
-        session = self._session
-        head = session.store.known(session.layer)
+        head = self._store.known(self._layer)
         mark = "" if head is None else head.version
         # Read once for each head, however many tasks are asked about.
         if mark != self._mark:
             self._mark, self._events = mark, {}
-            history, older = session.store.history, self._older
-            for event in history(session.layer, LOOKED_BACK, older=older) if mark else ():
+            history, older = self._store.history, self._older
+            for event in history(self._layer, LOOKED_BACK, older=older) if mark else ():
                 if event.resource and event.kind in (_GRANTS | _ENDINGS):
                     self._events.setdefault(fold(event.resource), []).append(event)
         return self._events.get(key, ())
@@ -219,9 +227,6 @@ class LedgerSession:
         self.landed, self._learn = landed, learn
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges = edges
-        edges.outranked = lambda task, ref: self.decisions.outranked(task, ref)
-        edges.own_decision = lambda task: self.decisions.own_at(task)
-        edges.own_records = self.own_records
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self._ttl_source = ttl_source
         self.dice = dice or random.SystemRandom()
@@ -232,7 +237,6 @@ class LedgerSession:
         self._learned: Instant | None = None  # when it last learned of the default branch
         self._chores = tuple(chores)
         self._done: tuple[str, ...] | None = None  # messages of chores before the next step
-        self.decisions = Decisions(self)
         self.mailbox = Mailbox(self, inbox)
 
     @cached_property
@@ -297,20 +301,11 @@ class LedgerSession:
 
     def known_records(self, resource: Resource) -> list[Lease]:
         """The records of a resource in this clone's copy. Raises Invalid for a damaged one."""
-
-        def read() -> list[Lease]:
-            ledger = self.known_ledger()
-            return list(ledger.leases_of(resource)) if ledger else []
-
-        return _read_with_retry(read)
+        return self.edges.decisions.known_records(resource)
 
     def own_records(self, resource: Resource) -> list[Lease]:
-        """Those that are unfinished and of the caller's person; none where one is damaged."""
-        try:
-            found = self.known_records(resource)
-        except Invalid:  # the step that follows reports it
-            return []
-        return [x for x in found if x.state is State.ACTIVE and x.same_holder(self.actor)]
+        """Those that are unfinished and of the caller's person; none if one is damaged."""
+        return self.edges.decisions.own_records(resource)
 
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""

@@ -131,7 +131,7 @@ def change_with_edges(
             _drop(session, intent)
         if isinstance(refusal, LeaseHeld) and any(map(_is_by_file, refusal.each or (refusal,))):
             # The plan may be older than what the ledger decided about an assignee since.
-            session.decisions.deepen()
+            session.edges.decisions.deepen()
             if not again and [p.others for p in plan()[1]] != [p.others for p in planned]:
                 return change_with_edges(
                     session, what, plan, goal=goal, commit=commit, checked=checked, again=True
