@@ -16,7 +16,14 @@ from gitlease.kernel.ledger.acts import renew
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges, find_task
-from gitlease.kernel.ledger.ledger_session import Assigned, Decisions, LedgerSession, assigned_to
+from gitlease.kernel.ledger.ledger_session import (
+    Assigned,
+    Caller,
+    Decisions,
+    LedgerSession,
+    Terms,
+    assigned_to,
+)
 from gitlease.kernel.ledger.ports import (
     Clock,
     LedgerStep,
@@ -272,13 +279,12 @@ class Gateway:
         layer: str,
         files: TaskFiles,
         rules: EdgeRules,
-        default_ttl: int,
-        ttl_is_default: bool,
+        terms: Terms,
     ) -> None:
         self.layer, self.clock, self.rules, self.files = layer, clock, rules, files
         self.store = SharedStore(store, clock)
         self.check_room: Callable[[], None] = lambda: None  # raises OSError without room to write
-        self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
+        self._terms = terms
         self.lock_ttl: int | None = None  # seconds of Git LFS's locks; None: they last
         self.lfs_objects: str | None = None  # the address of the server that has its objects
         self._layers = _Layers()
@@ -346,14 +352,12 @@ class Gateway:
         actor = Actor(holder=holder, session=session, session_explicit=session is not None)
         return LedgerSession(
             self.store,
+            caller=Caller(actor=actor),
             clock=RequestClock(self.clock, check),
-            actor=actor,
             layer=self.layer,
             edges=Edges(self.files, self.rules, Decisions(self.store, self.layer, holder)),
-            default_ttl=self._ttl,
-            ttl_is_default=self._ttl_is_default,
+            terms=replace(self._terms, carry=JoinedSteps(self.joiner, actor, key, check)),
             chores=in_order(),
-            carry=JoinedSteps(self.joiner, actor, key, check),
         )
 
     def own(

@@ -13,6 +13,7 @@ from gitlease.gateway.tokens import Tokens
 from gitlease.kernel.git.files import make_folders
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.ledger.ledger_session import Terms
 from gitlease.kernel.ledger.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import Instant
@@ -41,8 +42,7 @@ def open_gateway(directory: str = ".", *, clock: Clock | None = None) -> Gateway
         layer=settings.layer,
         files=_ReadOnly(place.task_files(), clock),
         rules=replace(edge_rules(settings), commit=False),  # no files are written here
-        default_ttl=settings.ttl,
-        ttl_is_default=settings.ttl_is_default,
+        terms=Terms(default_ttl=settings.ttl, ttl_is_default=settings.ttl_is_default),
     )
     made.lock_ttl, made.lfs_objects = settings.lfs_lock_ttl, settings.lfs_objects
     made.check_room = lambda: _check_room(os.path.join(repository.common_dir, "gitlease"))

@@ -441,7 +441,7 @@ class Lander:
             return False
         # A replica may show old refs for a while.
         self._races += 1
-        self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
+        self._watcher.nap(LOOK * self._session.terms.dice.uniform(0.5, 1.5))
         return self._races > RACES
 
     def _wait_in_line(self, *, overtaken: bool) -> None:
@@ -460,7 +460,7 @@ class Lander:
             # Whoever is first may be dead: their place must not hold up all others.
             if since.elapsed_at_most(clock.now()) > COURTESY * 1_000:
                 return
-            self._watcher.nap(LOOK * self._session.dice.uniform(0.5, 1.5))
+            self._watcher.nap(LOOK * self._session.terms.dice.uniform(0.5, 1.5))
 
     # --- the result -----------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def dead_runs_of(session: LedgerSession, runs: Runs) -> Iterator[tuple[DeadRun, 
             # What a nested run works under, or its command claimed, stays held. The record
             # stays as well, so that the rest ends once that run has.
             mine = session.in_session(dead.session)
-            kept = {x.lease_id for x in session.of_live_runs(mine)}
+            kept = {x.lease_id for x in session.caller.of_live_runs(mine)}
             left = {x.lease_id for x in mine} - kept
             granted = tuple(x for x in granted if x.lease_id in left)
             bound = tuple(x for x in bound if x.lease_id in left)

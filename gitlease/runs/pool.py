@@ -565,9 +565,9 @@ def _fit_to_worktrees(place: RunPlace, request: PoolRequest) -> PoolRequest:
         raise Invalid("no main branch of the remote is known here; name the base")
     words = words_for_worktrees(place.repository, base, run.directory, run.words)
     ledger, asked = place.ledger, run.options.ttl
-    if asked is not None or not ledger.ttl_is_default:
+    if asked is not None or not ledger.terms.ttl_is_default:
         try:  # a work tree's claim would be refused for each task
-            fit_ttl(asked or ledger.default_ttl, 0, ledger.look().policy, None)
+            fit_ttl(asked or ledger.terms.default_ttl, 0, ledger.look().policy, None)
         except PolicyRefused as refusal:
             raise refusal.with_(by_setting=asked is None) from None
     return replace(request, run=replace(run, words=words), base=base)

@@ -16,7 +16,7 @@ from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discove
 from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import Chore, in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
+from gitlease.kernel.ledger.ledger_session import Caller, Decisions, LedgerSession, Terms
 from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
 from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.transaction import PATIENCE
@@ -101,25 +101,29 @@ class Workspace:
             store.opener = actor
         return LedgerSession(
             store,
+            caller=Caller(
+                actor=actor,
+                run_tokens=self.identity.run_tokens,
+                no_holder=self.identity.no_holder,
+                live_runs=self._live_runs,
+            ),
             clock=self.clock,
-            actor=actor,
             layer=self.layer,
             edges=Edges(
                 place.task_files(),
                 edge_rules(settings, place.mailmap()),
                 Decisions(store, self.layer, actor.holder),
             ),
-            inbox=place.inbox(actor),
-            default_ttl=settings.ttl,
-            ttl_is_default=settings.ttl_is_default,
+            terms=Terms(
+                default_ttl=settings.ttl,
+                ttl_is_default=settings.ttl_is_default,
+                ttl_source=settings.found["lease.ttl"].source,
+                patience=self.patience,
+            ),
             chores=in_order(_DeadRuns(self)),
-            ttl_source=settings.found["lease.ttl"].source,
-            patience=self.patience,
+            inbox=place.inbox(actor),
             landed=Landing(self, watched),
             learn=self.learn_main,
-            live_runs=self._live_runs,
-            run_tokens=self.identity.run_tokens,
-            no_holder=self.identity.no_holder,
         )
 
     def _live_runs(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from gitlease.gateway.joiner import MOST, AppliedBefore, Joiner, keyed
 from gitlease.kernel.ledger.acts import release
 from gitlease.kernel.ledger.claim import claim
 from gitlease.kernel.ledger.edges import EdgeRules
-from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ledger_session import LedgerSession, Terms
 from gitlease.kernel.ledger.transaction import Step, fresh_id
 from gitlease.kernel.ledger.wait import WaitQueue
 from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, Unavailable
@@ -353,8 +353,7 @@ def in_memory(remote: MemoryRemote, clock: ManualClock) -> Gateway:
         layer="global",
         files=NoTaskFiles(),
         rules=EdgeRules(),
-        default_ttl=900,
-        ttl_is_default=True,
+        terms=Terms(default_ttl=900, ttl_is_default=True),
     )
 
 

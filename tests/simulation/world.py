@@ -28,7 +28,7 @@ from gitlease.kernel.ledger import acts, claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
+from gitlease.kernel.ledger.ledger_session import Caller, Decisions, LedgerSession, Terms
 from gitlease.kernel.ledger.ports import Pending
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import replace
@@ -324,14 +324,12 @@ class World:
         store = self._store(process.run)
         return LedgerSession(
             store,
+            caller=Caller(actor=replace(actor, branch=process.number or None)),
             clock=clock,
-            actor=replace(actor, branch=process.number or None),
             layer=LAYER,
             edges=Edges(FILES, RULES, Decisions(store, LAYER, actor.holder)),
-            default_ttl=900,
-            ttl_is_default=True,
+            terms=Terms(default_ttl=900, ttl_is_default=True, dice=self.dice),
             chores=in_order(),
-            dice=self.dice,
         )
 
     def _store(self, run: Run) -> RefLedgerStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.kernel.ledger.ledger_session import LedgerSession
+from gitlease.kernel.ledger.ledger_session import Terms
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, State
 from gitlease.kernel.rules.ledger import Header
 from gitlease.kernel.rules.resources import parse_resource
@@ -223,8 +222,11 @@ def limits(time_limit: float | None = None, patience: float | None = None) -> It
 
             stack.enter_context(mock.patch.object(transport, "GitRefs", refs))
         if patience is not None:
-            session = functools.partial(LedgerSession, patience=patience)
-            stack.enter_context(mock.patch.object(bootstrap, "LedgerSession", session))
+
+            def terms(**options: Any) -> Terms:
+                return Terms(**{**options, "patience": patience})
+
+            stack.enter_context(mock.patch.object(bootstrap, "Terms", terms))
         yield
 
 

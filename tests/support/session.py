@@ -11,7 +11,7 @@ from typing import Any
 from gitlease.kernel.ledger import acts, claim, sessions, stepping
 from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
-from gitlease.kernel.ledger.ledger_session import Decisions, LedgerSession
+from gitlease.kernel.ledger.ledger_session import Caller, Decisions, LedgerSession, Terms
 from gitlease.kernel.ledger.ports import (
     Clock,
     Intent,
@@ -95,16 +95,18 @@ def ledger_session(
     decisions = Decisions(store, layer, actor.holder)
     return LedgerSession(
         store,
+        caller=Caller(actor=actor),
         clock=clock,
-        actor=actor,
         layer=layer,
         edges=Edges(files or NoTaskFiles(), rules or EdgeRules(), decisions),
-        default_ttl=default_ttl,
-        ttl_is_default=True,
+        terms=Terms(
+            default_ttl=default_ttl,
+            ttl_is_default=True,
+            patience=patience,
+            dice=dice or random.SystemRandom(),
+            carry=carry,
+        ),
         chores=in_order(),
-        patience=patience,
-        dice=dice,
-        carry=carry,
     )
 
 

@@ -387,7 +387,7 @@ def _keeping(session: LedgerSession, own: Sequence[Lease], note: str | None) -> 
 
 def _stopped_runs(session: LedgerSession, own: Sequence[Lease]) -> list[str]:
     """Warn of commands whose leases have ended under them."""
-    running = [x for x in session.of_live_runs(own) if not session.is_of_run_above(x)]
+    running = [x for x in session.caller.of_live_runs(own) if not session.caller.is_of_run_above(x)]
     return [
         f"{x.resource} was held by a command that still runs{_process(x)}: it is stopped for that"
         for x in running
@@ -493,10 +493,10 @@ def release_all(
         # A task that was kept is no longer held: it waits until it is named.
         waiting = {x.resource for x in mine if is_kept(x)}
         mine = [x for x in mine if not is_kept(x)]
-        if session.is_below_run:
+        if session.caller.is_below_run:
             # Below a run, what its person has without a session is not the run's to end.
             mine = [x for x in mine if x.session is not None]
-        kept = session.of_live_runs(mine)
+        kept = session.caller.of_live_runs(mine)
         # They may be news, which is told once; what always holds of the place is not.
         said = tuple(x for x in look.warnings if x not in session.store.warnings)
         answer = leave_to_runs(Answer(status="released", changed=False, warnings=said), kept)

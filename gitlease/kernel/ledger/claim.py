@@ -366,14 +366,14 @@ def _claim_of(
     # Unless the task is the caller's by its file, and not by an earlier pick.
     chosen = planned.mine and not any(x.picked for x in session.own_records(planned.resource))
     terms["picked"] = options.picked and not chosen
-    terms["default_fits"] |= session.ttl_is_default
+    terms["default_fits"] |= session.terms.ttl_is_default
     return Claim(
         **terms,
         id=fresh_id(),
         actor=session.actor,
         resource=planned.resource,
         lease_id=fresh_id(),
-        default_ttl=session.default_ttl,
+        default_ttl=session.terms.default_ttl,
         abandoned=abandoned,
         edge=(planned.task or planned.away) is not None,
         assigned=planned.others,

@@ -33,7 +33,7 @@ from gitlease.kernel.ledger.restoring import waiting
 from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction
 from gitlease.kernel.rules.edge import Assignee, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
-from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.instant import MS, Instant
 from gitlease.kernel.rules.lease import (
     Actor,
@@ -191,6 +191,53 @@ class LedgerView:
         return self.head.policy
 
 
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who works in a session, and below which run.
+
+    ``run_tokens`` are those of the run that this process works below, in its session. ``no_holder``
+    refuses every change. ``live_runs`` gives the ids of the leases that live runs of this clone
+    have.
+    """
+
+    actor: Actor
+    run_tokens: frozenset[int] = frozenset()
+    no_holder: GitleaseError | None = None
+    live_runs: Callable[[], frozenset[str]] = frozenset
+
+    @property
+    def is_below_run(self) -> bool:
+        """Return whether this process works below a run, in its session."""
+        return bool(self.run_tokens)
+
+    def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Those of some leases that a live run has, which alone ends them unless they are named."""
+        live = self.live_runs()
+        return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
+
+    def is_of_run_above(self, lease: Lease) -> bool:
+        """Return whether the run has it below which this process works."""
+        same = lease.session is not None and lease.session == self.actor.session
+        return same and lease.token in self.run_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The default TTL of a session's claims, and how its steps are carried out.
+
+    ``default_ttl`` is in seconds; ``ttl_source`` names the setting that it comes from, and
+    ``ttl_is_default`` says that nobody set it. ``patience`` is that of a transaction. ``carry``
+    carries the steps out in the place of the session's transaction, with those of others.
+    """
+
+    default_ttl: int
+    ttl_is_default: bool
+    ttl_source: str = ""
+    patience: float = PATIENCE
+    dice: random.Random = field(default_factory=random.SystemRandom)
+    carry: CarryOut | None = None
+
+
 class LedgerSession:
     """The ledger of one layer as one actor reads and changes it."""
 
@@ -198,40 +245,23 @@ class LedgerSession:
         self,
         store: LedgerStore,
         *,
+        caller: Caller,
         clock: Clock,
-        actor: Actor,
         layer: str,
         edges: Edges,
-        default_ttl: int,
-        ttl_is_default: bool,
+        terms: Terms,
         chores: Sequence[Chore],
         inbox: Inbox | None = None,
-        ttl_source: str = "",
-        patience: float = PATIENCE,
-        dice: random.Random | None = None,
         landed: LandedWork | None = None,
         learn: Callable[[], object] = lambda: None,
-        carry: CarryOut | None = None,
-        live_runs: Callable[[], frozenset[str]] = frozenset,
-        run_tokens: frozenset[int] = frozenset(),
-        no_holder: GitleaseError | None = None,
     ) -> None:
-        """``ttl_source`` says where the default TTL is set. ``run_tokens`` are those of the run
-        that this process works below, in its session. ``no_holder`` refuses every change.
-        ``live_runs`` gives the ids of the leases that live runs of this clone have. ``inbox`` is
-        the person's; a gateway has none. ``learn`` has the clone learn what it lacks of the default
-        branch, and never fails.
+        """``inbox`` is the person's; a gateway has none. ``learn`` has the clone learn what it
+        lacks of the default branch, and never fails.
         """
-        self._no_holder = no_holder
-        self._live_runs, self._run_tokens = live_runs, run_tokens
+        self.store, self.clock, self.layer = store, clock, layer
+        self.caller, self.actor = caller, caller.actor
+        self.edges, self.terms = edges, terms
         self.landed, self._learn = landed, learn
-        self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
-        self.edges = edges
-        self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
-        self._ttl_source = ttl_source
-        self.dice = dice or random.SystemRandom()
-        self.carry = carry
-        self._patience = patience
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
         self._learned: Instant | None = None  # when it last learned of the default branch
@@ -247,9 +277,9 @@ class LedgerSession:
             clock=self.clock,
             actor=self.actor,
             layer=self.layer,
-            patience=self._patience,
-            dice=self.dice,
-            carry=self.carry,
+            patience=self.terms.patience,
+            dice=self.terms.dice,
+            carry=self.terms.carry,
         )
 
     def for_dry_run(self) -> LedgerSession:
@@ -322,21 +352,6 @@ class LedgerSession:
         """Now, with this clone's sightings of a state."""
         return Moment(now=self.clock.now(), seen=head.seen)
 
-    def of_live_runs(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Those of some leases that a live run has, which alone ends them unless they are named."""
-        live = self._live_runs()
-        return [x for x in leases if x.lease_id in live or self.is_of_run_above(x)]
-
-    @property
-    def is_below_run(self) -> bool:
-        """Return whether this process works below a run, in its session."""
-        return bool(self._run_tokens)
-
-    def is_of_run_above(self, lease: Lease) -> bool:
-        """Return whether the run has it below which this process works."""
-        same = lease.session is not None and lease.session == self.actor.session
-        return same and lease.token in self._run_tokens
-
     def unread_notices(self) -> tuple[Notice, ...]:
         """This run's losses in this clone's copy that no answer of a step has reported."""
         ledger = self.known_ledger()
@@ -384,8 +399,8 @@ class LedgerSession:
 
     def check_holder(self) -> None:
         """Raise Invalid where nobody is known to hold what would be claimed or changed."""
-        if self._no_holder is not None:
-            raise self._no_holder
+        if self.caller.no_holder is not None:
+            raise self.caller.no_holder
 
     def step(
         self, what: str, operations: Sequence[Operation], *, together: bool = True
@@ -412,9 +427,9 @@ class LedgerSession:
             else:
                 step = carry_out(batch, together=together, what=named(what, operations))
         except GitleaseError as refusal:
-            message = refusal.message
-            if isinstance(refusal, PolicyRefused) and refusal.by_setting and self._ttl_source:
-                message = f"{self._ttl_source}: {message}"
+            message, source = refusal.message, self.terms.ttl_source
+            if isinstance(refusal, PolicyRefused) and refusal.by_setting and source:
+                message = f"{source}: {message}"
             known = self.store.known(self.layer)
             after = self._after(known) + self.mailbox.news(known)
             warnings = self.store.warnings + said + after

@@ -174,7 +174,7 @@ def end_every_session(
     done = Answer(status=status, changed=False, warnings=reading.warnings)
     for found in reading.sessions:
         # A command under a lease must not end what its person does elsewhere.
-        if layers[0].is_below_run and not found.current:
+        if layers[0].caller.is_below_run and not found.current:
             continue
         try:
             # As this clone knows them: the list of sessions has just asked the remote.
@@ -204,7 +204,7 @@ def _end_all(
     look = session.known_look()
     while True:
         found = [] if look is None else select(look)
-        if kept := session.of_live_runs(found) if spares else []:
+        if kept := session.caller.of_live_runs(found) if spares else []:
             found = [x for x in found if x not in kept]
             done = leave_to_runs(done, kept)
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]

@@ -83,10 +83,10 @@ class WaitQueue:
             actor=session.actor,
             layer=session.layer,
             patience=PATIENCE,
-            dice=session.dice,
+            dice=session.terms.dice,
             # What became of a ticket is of no use to a later command.
             settles=False,
-            carry=session.carry,
+            carry=session.terms.carry,
         )
         self.ticket: str | None = None
         """The id of the ticket, from when one may stand in the ledger."""
@@ -204,7 +204,7 @@ class Waiter:
     ) -> None:
         self._session, self._plan, self._claim = session, plan, claim
         self._store, self._layer = session.store, session.layer
-        self._clock, self._dice = session.clock, session.dice
+        self._clock, self._dice = session.clock, session.terms.dice
         self._watcher = HeadWatcher(session)
         self._queue = WaitQueue(
             session, resources, scope, lambda x: plan.paths.get(x, ()), is_one=plan.is_one

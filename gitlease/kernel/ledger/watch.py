@@ -334,7 +334,7 @@ class Watcher:
             Pace(soonest=LOOK, longest=LOOK_MOST, slower=SLOWER, lively=MINUTE),
             self._nap,
             # Watchers that began together must not all ask at the same moment.
-            jitter=lambda: session.dice.uniform(0.7, 1.0),
+            jitter=lambda: session.terms.dice.uniform(0.7, 1.0),
             on_trouble=on_trouble,
         )
         self._head: Snapshot | None = None

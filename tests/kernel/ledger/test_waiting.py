@@ -27,6 +27,7 @@ from gitlease.kernel.rules.errors import (
     Unavailable,
     WaitTimeout,
 )
+from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.ledger import Ledger
 from gitlease.kernel.rules.moves.operations import TakeTicket
@@ -293,7 +294,7 @@ def test_wait_returns_when_it_is_free_and_leaves_nothing_behind(scene: Scene) ->
 
 def test_a_wait_needs_no_ttl_within_the_limits(scene: Scene) -> None:
     jo = scene.of(JO)
-    jo.session.default_ttl, jo.session.ttl_is_default = 9 * 86_400, False
+    jo.session.terms = replace(jo.session.terms, default_ttl=9 * 86_400, ttl_is_default=False)
     with pytest.raises(PolicyRefused):
         jo.claim([F002])
     assert jo.wait([F002]).status == "free"
