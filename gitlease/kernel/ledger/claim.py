@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self
 
 from gitlease.kernel.ledger.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.kernel.ledger.edges import HELD, Planned
@@ -24,7 +24,6 @@ from gitlease.kernel.rules.resources import WHOLE, Resource, parse_resource
 
 OnWait = Callable[[LeaseHeld], None]
 Plan = Callable[[], Sequence[Planned]]
-T = TypeVar("T")
 PLAIN = ClaimOptions()
 
 
@@ -42,7 +41,9 @@ def claim(
     ``wait`` blocks for at most that many seconds. Raises LeaseHeld, WaitTimeout, PolicyRefused,
     NotFound, Invalid, and what the remote gives.
     """
-    wanted, edges, passed = several(resources, besides=options.bind), session.edges, list[str]()
+    wanted = several(resources, besides=options.bind)
+    edges = session.edges
+    passed: list[str] = []
 
     def plan() -> Sequence[Planned]:
         if not options.one:
@@ -57,7 +58,7 @@ def claim(
         return planned
 
     try:
-        answer = _claim_when_free(session, plan, wanted, options, wait, on_wait)
+        answer = _claim(ClaimPlan(session, plan, wanted, options), wait=wait, on_wait=on_wait)
     except GitleaseError as refusal:
         raise refusal.with_(warnings=(*refusal.warnings, *passed)) from None
     return replace(answer, warnings=(*answer.warnings, *passed))
@@ -84,7 +85,7 @@ def start(
         edges.task(resource)
         return edges.plan_claim([resource], options, status=word)
 
-    return _claim_when_free(session, plan, [resource], options, wait, on_wait)
+    return _claim(ClaimPlan(session, plan, [resource], options), wait=wait, on_wait=on_wait)
 
 
 def pick(
@@ -126,60 +127,82 @@ def wait(
 
     wanted = several(resources)
     options = ClaimOptions(scope=scope, any_name=True, commit=False, default_fits=True)
-    asked = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), options)
+    plan = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), wanted, options)
     limit = LONGEST if seconds is None else seconds
     session.learn_main()
-    waiter = Waiter(session, asked, wanted, scope, seconds=limit, on_wait=on_wait)
-    answer = waiter.get()
+    waiter = Waiter(plan, seconds=limit, on_wait=on_wait, claims=False)
+    for attempt in waiter.attempts():
+        with attempt:
+            attempt.answer = waiter.check_free(attempt)
+    answer = attempt.answer
+    warnings = dict.fromkeys((*plan.warnings, *answer.warnings))
     # Somebody may have what is free of leases, on a branch that cannot be read.
-    return replace(answer, warnings=(*answer.warnings, *session.edges.doubts_of(wanted)))
+    return replace(answer, warnings=(*warnings, *session.edges.doubts_of(wanted)))
 
 
-def _claim_when_free(
-    session: LedgerSession,
-    plan: Plan,
-    resources: Sequence[Resource],
-    options: ClaimOptions,
-    wait: int | None,
-    on_wait: OnWait,
-) -> Answer:
-    asked = ClaimPlan(session, plan, options)
-
-    def attempt(turn: Turn) -> Answer:
-        warnings: list[str] = []
-
-        def step(turn: Turn) -> Answer:
+def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
+    session, options = plan.session, plan.options
+    for attempt in attempts(plan, wait=wait, on_wait=on_wait):
+        with attempt:
             try:
-                plan = partial(asked.operations, turn)
-                return change_with_edges(
+                attempt.answer = change_with_edges(
                     session,
                     "claim",
-                    plan,
+                    attempt.operations,
                     goal=HELD,
                     commit=options.commit,
                     checked=options.one,
                 )
             except LeaseHeld as held:
-                # Messages are given once: those of a refused attempt would be lost with it.
-                warnings.extend(held.warnings)
-                raise
+                hints = (*held.hints, *landed_for_others(session, held.conflicts))
+                raise held.with_(hints=hints) from None
+    answer = attempt.answer
+    warnings = (*plan.warnings, *answer.warnings, *_claimed_elsewhere(session, answer))
+    return replace(answer, warnings=tuple(dict.fromkeys(warnings)))
 
-        try:
-            answer = asked.try_turns(turn, step)
-        except LeaseHeld as held:
-            hints = (*held.hints, *landed_for_others(session, held.conflicts))
-            raise held.with_(warnings=tuple(warnings), hints=hints) from None
-        more = answer.warnings + _claimed_elsewhere(session, answer)
-        return replace(answer, warnings=(*warnings, *more))
 
+def attempts(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Iterator[Attempt]:
+    """Yield one attempt after another until one succeeds, each a context for the step.
+
+    Raise the error of an attempt if no other may succeed. ``wait``: within so many seconds, go on
+    when the resources may be free.
+    """
     if wait is None:
-        return attempt(NO_TURN)
+        yield from plan.attempts(NO_TURN)
+        return
     from gitlease.kernel.ledger.wait import Waiter
 
-    waiter = Waiter(
-        session, asked, resources, options.scope, seconds=wait, on_wait=on_wait, claim=attempt
-    )
-    return waiter.get()
+    yield from Waiter(plan, seconds=wait, on_wait=on_wait).attempts()
+
+
+class Attempt:
+    """One attempt to claim what is planned, in one turn.
+
+    As a context it keeps any error of its block: the iterator that yielded the attempt raises it
+    again, or yields another attempt.
+    """
+
+    answer: Answer
+    error: BaseException | None = None
+
+    def __init__(self, plan: ClaimPlan, turn: Turn) -> None:
+        self.turn, self._plan = turn, plan
+
+    def operations(self) -> tuple[Sequence[Operation], Sequence[Planned]]:
+        """Plan the step by the task files as they are now."""
+        return self._plan.operations(self.turn)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> bool:
+        self.error = error
+        return error is not None
 
 
 # An entry of this clone's memory: what was found free, for whom it was left, and since when.
@@ -225,21 +248,29 @@ def left_to(session: LedgerSession, wanted: Claim) -> tuple[Sequence[Ticket], in
 class ClaimPlan:
     """The operations of a claim by the task files as they are now, and which refusals it heeds."""
 
-    def __init__(self, session: LedgerSession, plan: Plan, options: ClaimOptions) -> None:
-        self._session, self._plan, self._options = session, plan, options
+    def __init__(
+        self,
+        session: LedgerSession,
+        plan: Plan,
+        resources: Sequence[Resource],
+        options: ClaimOptions,
+    ) -> None:
+        self.session, self._plan, self.options = session, plan, options
+        self.resources = tuple(resources)
         self._abandoned: set[Resource] = set()
         self._under: dict[Resource, str] = {}  # what the caller has under another address
-        self.is_one = options.one
+        self.warnings: list[str] = []
+        """Those of refused attempts: each is given once, and would be lost with its refusal."""
         self.paths: dict[Resource, tuple[str, ...]] = {}
         """Those of each resource, as they were planned last."""
 
     def operations(self, turn: Turn) -> tuple[Sequence[Operation], Sequence[Planned]]:
-        gone, options = self._abandoned, self._options
+        gone, options = self._abandoned, self.options
         planned = [p.alone if p.resource in gone else p for p in self._plan()]
         planned = [self._moved(p) if p.resource in self._under else p for p in planned]
         claims = [
             _claim_of(
-                self._session,
+                self.session,
                 p,
                 self._options_for(p.resource),
                 turn,
@@ -248,20 +279,20 @@ class ClaimPlan:
             for p in planned
         ]
         self.paths = {x.resource: x.paths for x in claims}
-        if options.before_sending is not None and not self._session.is_dry:
+        if options.before_sending is not None and not self.session.is_dry:
             options.before_sending(claims)
         if options.one:
             return self._pick_of(claims, turn), planned
         if not options.bind or options.new:  # which refuses what would be bound
             return claims, planned
-        resources, actor = tuple(p.resource for p in planned), self._session.actor
+        resources, actor = tuple(p.resource for p in planned), self.session.actor
         bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
         return [bind, *claims], planned
 
     def _pick_of(self, claims: Sequence[Claim], turn: Turn) -> Sequence[Operation]:
-        actor = self._session.actor
+        actor = self.session.actor
         # Each line has its own age: what was left to others long enough in one, is not in another.
-        named = tuple(replace(x, passing=left_to(self._session, x)[1] or None) for x in claims)
+        named = tuple(replace(x, passing=left_to(self.session, x)[1] or None) for x in claims)
         pick = Pick(id=fresh_id(), actor=actor, claims=named, named=True)
         if turn.ticket is None:
             return [pick]
@@ -272,44 +303,50 @@ class ClaimPlan:
     def _options_for(self, resource: Resource) -> ClaimOptions:
         former = self._under.get(resource)
         if former is None:
-            return self._options
+            return self.options
         # Only from that address: somebody else may have been faster.
-        reason = self._options.reason or f"{former} is the same person"
-        return replace(self._options, takeover=True, expect_holder=former, reason=reason)
+        reason = self.options.reason or f"{former} is the same person"
+        return replace(self.options, takeover=True, expect_holder=former, reason=reason)
 
     def _moved(self, planned: Planned) -> Planned:
         """The plan that writes the caller's present name for the one of their other address."""
-        people, actor = self._session.edges.rules.people, self._session.actor
+        people, actor = self.session.edges.rules.people, self.session.actor
         if not planned.mine or planned.task is None:
             return planned
         former = tuple(Assignee(x, people.holders_of(x), people.handles) for x in planned.mine)
         edit = replace(planned.edit, add=people.name_of(actor.holder))
         return replace(planned, others=former, mine=(), edit=edit)
 
-    def try_turns(self, turn: Turn, attempt: Callable[[Turn], T]) -> T:
-        """Attempt it with one turn after another, until it is granted or a refusal stays."""
+    def attempts(self, turn: Turn) -> Iterator[Attempt]:
+        """Yield one attempt after another until one succeeds; raise the refusal that stays."""
         while True:
-            try:
-                return attempt(turn)
-            except LeaseHeld as held:
-                if (further := self._turn_after(held, turn)) is not None:
-                    turn = further
-                    continue
-                refusals = held.each or (held,)
-                if not any(self._again(x) or self._under_another_address(x) for x in refusals):
-                    raise
+            attempt = Attempt(self, turn)
+            yield attempt
+            if attempt.error is None:
+                return
+            if not isinstance(attempt.error, LeaseHeld):
+                raise attempt.error
+            held = attempt.error
+            self.warnings += held.warnings
+            further = self._turn_after(held, turn)
+            if further is not None:
+                turn = further
+                continue
+            refusals = held.each or (held,)
+            if not any(self._again(x) or self._under_another_address(x) for x in refusals):
+                raise held.with_(warnings=tuple(dict.fromkeys(self.warnings)))
 
     def _turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
         """The turn with which to try once more, as those who wait had their time; else None."""
         if not isinstance(held, NotYourTurn):
             return None
-        passing = _may_pass(self._session, held.resource or "", held.waiting)
+        passing = _may_pass(self.session, held.resource or "", held.waiting)
         enough = passing >= len(held.waiting) and passing > (turn.passing or 0)
         return replace(turn, passing=passing) if enough else None
 
     def _again(self, held: GitleaseError) -> bool:
         """True if to claim once more, now that by its records a task turned out to be abandoned."""
-        session = self._session
+        session = self.session
         head = session.store.known(session.layer) if held.by_edge else None
         if head is None or held.resource is None:
             return False
@@ -326,9 +363,9 @@ class ClaimPlan:
 
     def _under_another_address(self, held: GitleaseError) -> bool:
         """True if to claim once more what turned out to be the caller's, by another address."""
-        session = self._session
+        session = self.session
         head = session.store.known(session.layer) if held.by_edge else None
-        if head is None or held.resource is None or self._options.takeover:
+        if head is None or held.resource is None or self.options.takeover:
             return False
         resource, moment = parse_resource(held.resource), session.moment(head)
         people, holder = session.edges.rules.people, session.actor.holder

@@ -107,39 +107,43 @@ def change_with_edges(
     goal: str,
     commit: bool | None,
     checked: bool = False,
-    again: bool = False,
 ) -> Answer:
     """Carry out a step of the ledger and its task file edits: both, or none.
 
-    ``checked``: the plan is known to be writable. ``again``: it was planned once more already.
+    ``checked``: the plan is known to be writable.
     """
     session.check_holder()
-    # A plan on a file that an earlier command left half edited would be wrong.
-    session.settle()
-    operations, planned = plan()
     edges = session.edges
     record = edges.recorded(commit)
-    if not checked:
-        # Before the ledger changes: lease and edge are both had, or none is.
-        edges.check(planned, commit=commit)
-    ids = tuple(op.id for op in operations)
-    intent = _intended(session, ids, planned, goal, commit=record)
-    try:
-        step, said = session.step(what, operations)
-    except GitleaseError as refusal:
-        if intent is not None:
-            _drop(session, intent)
-        if isinstance(refusal, LeaseHeld) and any(map(_is_by_file, refusal.each or (refusal,))):
+    planned_again = False
+    while True:
+        # A plan on a file that an earlier command left half edited would be wrong.
+        session.settle()
+        operations, planned = plan()
+        if not checked:
+            # Before the ledger changes: lease and edge are both had, or none is.
+            edges.check(planned, commit=commit)
+        ids = tuple(op.id for op in operations)
+        intent = _intended(session, ids, planned, goal, commit=record)
+        try:
+            step, said = session.step(what, operations)
+            break
+        except GitleaseError as refusal:
+            if intent is not None:
+                _drop(session, intent)
+            if not isinstance(refusal, LeaseHeld):
+                raise
+            if not any(_is_by_file(x) for x in refusal.each or (refusal,)):
+                raise
             # The plan may be older than what the ledger decided about an assignee since.
             session.edges.decisions.deepen()
-            if not again and [p.others for p in plan()[1]] != [p.others for p in planned]:
-                return change_with_edges(
-                    session, what, plan, goal=goal, commit=commit, checked=checked, again=True
-                )
+            if not planned_again and [p.others for p in plan()[1]] != [p.others for p in planned]:
+                planned_again = True
+                continue
             if _is_by_file(refusal):
                 hints = (*refusal.hints, *says_so(planned, refusal.resource))
                 raise refusal.with_(hints=hints) from None
-        raise
+            raise
     answer = _with_edges(session, step, operations, planned, said, intent, goal)
     return _with_landed(session, answer)
 

@@ -18,12 +18,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from gitlease.kernel.ledger.answers import Answer, Turn
 from gitlease.kernel.ledger.chores import told_by
-from gitlease.kernel.ledger.claim import ClaimPlan
+from gitlease.kernel.ledger.claim import Attempt, ClaimPlan
 from gitlease.kernel.ledger.heads import HeadWatcher
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Snapshot
@@ -36,7 +35,6 @@ from gitlease.kernel.rules.errors import (
     UnknownOutcome,
     WaitTimeout,
 )
-from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import LONGEST, MS, Instant, format_duration
 from gitlease.kernel.rules.lease import free_at
 from gitlease.kernel.rules.ledger import MAX_STEP
@@ -186,69 +184,91 @@ NOTHING = LONGEST * 1.0
 
 
 class Waiter:
-    """One wait, for at most ``seconds``: until ``claim`` is granted what is planned.
+    """One wait, for at most ``seconds``, until an attempt at what is planned succeeds.
 
-    Without ``claim`` it lasts until it would be granted, and takes no place in line.
+    Without ``claims`` the attempts only decide whether a claim would be granted, and take no place
+    in line.
     """
 
     def __init__(
         self,
-        session: LedgerSession,
         plan: ClaimPlan,
-        resources: Sequence[Resource],
-        scope: str,
         *,
         seconds: int,
         on_wait: Callable[[LeaseHeld], None],
-        claim: Callable[[Turn], Answer] | None = None,
+        claims: bool = True,
     ) -> None:
-        self._session, self._plan, self._claim = session, plan, claim
+        session, options = plan.session, plan.options
+        self._session, self._plan, self._claims = session, plan, claims
         self._store, self._layer = session.store, session.layer
         self._clock, self._dice = session.clock, session.terms.dice
         self._watcher = HeadWatcher(session)
         self._queue = WaitQueue(
-            session, resources, scope, lambda x: plan.paths.get(x, ()), is_one=plan.is_one
+            session,
+            plan.resources,
+            options.scope,
+            lambda x: plan.paths.get(x, ()),
+            is_one=options.one,
         )
         self._seconds, self._on_wait = seconds, on_wait
         self._began = self._looked = session.clock.now()
+        self._is_fresh = False  # whether this clone's copy serves for the attempt
         self._held: LeaseHeld | None = None
         self._ahead = 0
         self._free_since: Instant | None = None
         self._trouble: Unavailable | None = None
         self._failures = 0
         self._unknown: UnknownOutcome | None = None
-        self._said: tuple[str, ...] = ()
 
-    def get(self) -> Answer:
-        """Wait, and return the answer as soon as it can be had.
+    def attempts(self) -> Iterator[Attempt]:
+        """Yield an attempt whenever one may succeed, until one does.
 
         Raises WaitTimeout, Unavailable if the remote can no longer be reached, and any error of an
         attempt that waiting does not change.
         """
-        answer = self._first()
         try:
-            while answer is None:
+            done = yield from self._first()
+            while not done:
                 if self._left() <= 0:
-                    answer = self._last()
-                    break
+                    yield from self._last()
+                    return
                 if self._held is not None:
                     self._on_wait(self._held)
                 news = self._stand_in_line()  # with which all that is known is fresh
-                answer = self._try(due=False) if news else None
-                if answer is None:
-                    answer = self._try(due=self._nap())
+                if news:
+                    done = yield from self._try(due=False)
+                if not done:
+                    done = yield from self._try(due=self._nap())
         except BaseException:
             # To leave costs a push, which would fail as well; the ticket runs out by itself.
             if self._trouble is None:
                 self._queue.leave()
             raise
-        return replace(answer, warnings=tuple(dict.fromkeys((*self._said, *answer.warnings))))
+
+    def check_free(self, attempt: Attempt) -> Answer:
+        """Decide by a fresh state of the ledger, without claiming. Raises LeaseHeld."""
+        known = self._watcher.refresh()
+        head = known if self._is_fresh and known is not None else self._watcher.look()
+        self._is_fresh = True
+        messages = told_by(self._store, head)
+        try:
+            try:
+                self._decide(head, attempt.turn)
+            except HeadGone:
+                head = self._watcher.fetch()
+                self._decide(head, attempt.turn)
+        except GitleaseError as refusal:
+            raise refusal.with_(warnings=refusal.warnings + messages) from None
+        # A claim is refused there: what it lacks may be held where the ledger is.
+        if (doubt := self._store.doubt(head)) is not None:
+            raise doubt
+        return Answer(status="free", changed=False, warnings=head.warnings + messages)
 
     # --- trying ---------------------------------------------------------------------------------
 
-    def _first(self) -> Answer | None:
+    def _first(self) -> Generator[Attempt, None, bool]:
         try:
-            return self._attempt(looked=False)
+            return (yield from self._attempt(looked=False))
         except UnknownOutcome:
             raise
         except Unavailable as error:
@@ -256,18 +276,18 @@ class Waiter:
             if head is None or head.received.elapsed_at_most(self._began) > 0:
                 raise  # do not wait for a remote that never answered
             self._trouble = error
-            return None
+            return False
 
-    def _try(self, *, due: bool) -> Answer | None:
+    def _try(self, *, due: bool) -> Generator[Attempt, None, bool]:
+        done = False
         try:
             if due:
                 self._looked = self._clock.now()
                 self._watcher.look()
             refusal = self._refusal()
             if refusal is None or refusal.by_edge:
-                answer = self._attempt(looked=due)
+                done = yield from self._attempt(looked=due)
             else:
-                answer = None
                 self._note(refusal)
         except Unavailable as error:
             if isinstance(error, UnknownOutcome):
@@ -276,22 +296,23 @@ class Waiter:
             if not isinstance(self._trouble, UnknownOutcome):
                 self._trouble = error
             self._failures += 1
-            return None
+            return False
         if due:
             self._trouble, self._failures = None, 0
-        return answer
+        return done
 
     def _refusal(self) -> LeaseHeld | None:
         """The refusal of a claim in this clone's copy; None if an attempt is worth it."""
         if (head := self._watcher.refresh()) is None:
             return None
-        decide = partial(self._decide, head)
         try:
             # Of several, one may be abandoned by now while others are still held.
-            if self._plan.is_one:
-                self._plan.try_turns(self._turn(), decide)
+            if self._plan.options.one:
+                for attempt in self._plan.attempts(self._turn()):
+                    with attempt:
+                        self._decide(head, attempt.turn)
             else:
-                decide(self._turn())
+                self._decide(head, self._turn())
         except LeaseHeld as held:
             return held
         except GitleaseError:  # what waiting does not change is left for an attempt to say
@@ -301,52 +322,35 @@ class Waiter:
     def _decide(self, head: Snapshot, turn: Turn) -> None:
         self._session.transaction.decided(head, self._plan.operations(turn)[0])
 
-    def _get(self, *, looked: bool) -> Answer:
-        """Get it, or raise LeaseHeld from fresh knowledge.
+    def _attempt(self, *, looked: bool) -> Generator[Attempt, None, bool]:
+        """Yield attempts in this turn; return whether one succeeded.
 
         ``looked``: this clone's copy is fresh already.
         """
-        if self._claim is not None:
-            return self._claim(self._turn())
-        known = self._watcher.refresh()
-        head = known if looked and known is not None else self._watcher.look()
-        said = told_by(self._store, head)
+        self._is_fresh = looked
         try:
-            try:
-                self._plan.try_turns(self._turn(), partial(self._decide, head))
-            except HeadGone:
-                head = self._watcher.fetch()
-                self._plan.try_turns(self._turn(), partial(self._decide, head))
-        except GitleaseError as refusal:
-            raise refusal.with_(warnings=refusal.warnings + said) from None
-        # A claim is refused there: what it lacks may be held where the ledger is.
-        if (doubt := self._store.doubt(head)) is not None:
-            raise doubt
-        return Answer(status="free", changed=False, warnings=head.warnings + said)
-
-    def _attempt(self, *, looked: bool) -> Answer | None:
-        try:
-            return self._get(looked=looked)
+            yield from self._plan.attempts(self._turn())
         except LeaseHeld as refusal:
             # No wait ends an assignment.
             if refusal.by_edge:
                 raise
             self._watcher.refresh()
             self._note(refusal)
-            return None
+            return False
+        return True
 
-    def _last(self) -> Answer:
+    def _last(self) -> Iterator[Attempt]:
         """The limit is reached: one more try."""
         held = self._held
         # A wait of no time has just been refused: asking again would change nothing.
         if held is not None and not self._seconds and not isinstance(held, NotYourTurn):
             raise self._timeout(held)
+        self._is_fresh = False
         try:
-            return self._get(looked=False)
+            yield from self._plan.attempts(self._turn())
         except LeaseHeld as refusal:
             if refusal.by_edge:
                 raise
-            self._said += refusal.warnings
             self._check_known()
             raise self._timeout(refusal) from None
         except UnknownOutcome:
@@ -367,7 +371,6 @@ class Waiter:
 
     def _note(self, refusal: LeaseHeld) -> None:
         self._held = refusal
-        self._said = tuple(dict.fromkeys((*self._said, *refusal.warnings)))
         before, self._ahead = self._ahead, self._queue.place(self._watcher.head).ahead
         if refusal.each:  # of the resource that is free
             self._ahead = len(refusal.waiting)
@@ -383,7 +386,7 @@ class Waiter:
 
     def _stand_in_line(self) -> bool:
         # Who only looks takes no place from those who claim.
-        if self._claim is None or self._trouble is not None or self._left() <= SOON:
+        if not self._claims or self._trouble is not None or self._left() <= SOON:
             return False
         at = self._queue.place(self._watcher.head)
         if at.kept and not self._queue.runs_out(self._left()):
@@ -404,7 +407,7 @@ class Waiter:
         """Seconds from one look to the next."""
         waited, at = self._seconds_since(self._began), self._queue.place(self._watcher.head)
         # Those before come first: looking as often as they do would only cost the remote.
-        if at.ahead and self._claim is not None:
+        if at.ahead and self._claims:
             look = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead))
         elif at.behind:
             look = LOOK
@@ -469,5 +472,5 @@ class Waiter:
             free_at=held.free_at_ms,
             holder=held.whose,
             views=held.views,
-            warnings=tuple(dict.fromkeys(self._said)),
+            warnings=tuple(dict.fromkeys(self._plan.warnings)),
         )
