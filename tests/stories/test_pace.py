@@ -1,0 +1,135 @@
+"""What a command asks of a host where each connection takes half a second: it may only fall.
+
+``benchmarks/pace.py`` times the same, and says what is aimed at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from support.clock import ManualClock
+from support.commands import typed
+from support.keepers import KeptAgents
+from support.paced import PacedHost, Tally
+
+from gitlease.kernel.ledger.claim import claim
+from gitlease.kernel.ledger.wait import WaitQueue
+from gitlease.kernel.rules.resources import parse_resource
+from gitlease.wiring.workspace import open_workspace
+
+
+class Ended(Exception):
+    """The time of a story is over."""
+
+
+class EndingClock(ManualClock):
+    """A clock that calls ``on_end`` and ends a wait after so many seconds."""
+
+    def __init__(self, seconds: float, on_end: Callable[[], object]) -> None:
+        # What a command claimed a moment ago, by the clock of this machine, has not run out.
+        super().__init__(wall_ms=time.time_ns() // 1_000_000)
+        self._end, self._on_end = self.boot_ms + seconds * 1_000, on_end
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self.boot_ms >= self._end:
+            self._on_end()
+            raise Ended
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> PacedHost:
+    return PacedHost(tmp_path / "host")
+
+
+@pytest.fixture
+def jo(host: PacedHost, tmp_path: Path) -> Path:
+    """A clone that has claimed something."""
+    clone = host.clone(tmp_path / "jo", "jo")
+    run(clone, "claim", "first")
+    return clone
+
+
+@pytest.fixture
+def kim(host: PacedHost, tmp_path: Path, jo: Path) -> Path:
+    """A clone that knows what the first one has claimed."""
+    clone = host.clone(tmp_path / "kim", "kim")
+    run(clone, "list")
+    return clone
+
+
+def run(clone: Path, *words: str) -> None:
+    done = typed(clone, *words)
+    assert done.returncode == 0, done.stderr
+
+
+def cost(host: PacedHost, who: str, act: Callable[[], object]) -> Tally:
+    before = host.tally(who)
+    act()
+    return host.tally(who) - before
+
+
+def test_a_claim_whose_copy_is_current_is_one_push(host: PacedHost, jo: Path) -> None:
+    assert cost(host, "jo", lambda: run(jo, "claim", "F1")) == Tally(1, 1, 1, 0)
+
+
+def test_a_claim_after_another_change_is_a_lost_push_a_fetch_and_a_push(
+    host: PacedHost, jo: Path, kim: Path
+) -> None:
+    run(kim, "claim", "K1")
+    assert cost(host, "jo", lambda: run(jo, "claim", "F1")) == Tally(2, 1, 1, 1)
+
+
+def cost_of_waiting(host: PacedHost, clone: Path, who: str, name: str, seconds: float) -> Tally:
+    """What so many seconds of waiting for a name cost, from the claim that is refused."""
+    before, found = host.tally(who), list[Tally]()
+    clock = EndingClock(seconds, lambda: found.append(host.tally(who) - before))
+    place = open_workspace(str(clone), session="waiter", clock=clock, environ={})
+    # It stays in line, as one that goes on waiting.
+    with pytest.raises(Ended), mock.patch.object(WaitQueue, "leave", return_value=None):
+        claim(place.ledger, [parse_resource(name)], wait=300)
+    return found[0]
+
+
+def test_waiting_costs_two_pushes_and_a_few_looks(host: PacedHost, jo: Path, kim: Path) -> None:
+    run(jo, "claim", "F1", "--ttl", "1h")
+    waiting = cost_of_waiting(host, kim, "kim", "F1", 14)
+    # The claim that lost, and the ticket; a fetch after the former, and the looks.
+    assert (waiting.pushes, waiting.packs) == (2, 1)
+    assert 2 <= waiting.fetches <= 8
+
+
+def test_a_release_while_somebody_waits_is_a_lost_push_a_fetch_and_a_push(
+    host: PacedHost, jo: Path, kim: Path
+) -> None:
+    run(jo, "claim", "F1", "--ttl", "1h")
+    cost_of_waiting(host, kim, "kim", "F1", 14)
+    assert cost(host, "jo", lambda: run(jo, "release", "F1")) == Tally(2, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("others", "most"),
+    [
+        pytest.param(False, 15, id="alone", marks=pytest.mark.slow),
+        pytest.param(True, 30, id="in a team", marks=pytest.mark.nightly),
+    ],
+)
+def test_twelve_agents_of_one_clone_keep_their_leases_for_an_hour(
+    host: PacedHost, jo: Path, kim: Path, others: bool, most: int
+) -> None:
+    agents = KeptAgents(host, jo, "jo")
+    began = agents.begin(12, ttl=900)
+    assert (began.pushes, began.landed) == (12, 12)
+    names = iter(range(1_000))
+
+    def change() -> None:
+        if others:
+            run(kim, "claim", f"K{next(names)}")
+
+    hour = agents.keep(3_600, meanwhile=change, every=240)
+    assert hour.pushes <= most
+    assert agents.lost == []
