@@ -27,9 +27,6 @@ from gitlease.kernel.rules.errors import UsageError as UsageError
 from gitlease.kernel.rules.errors import WaitTimeout as WaitTimeout
 from gitlease.kernel.rules.resources import Resource as Resource
 from gitlease.kernel.rules.work import Became as Became
-from gitlease.kernel.rules.work import CheckRule as CheckRule
-from gitlease.kernel.rules.work import Finding as Finding
-from gitlease.kernel.rules.work import Level as Level
 from gitlease.kernel.rules.work import WorkRef as WorkRef
 from gitlease.landing.landing import Landed as Landed
 from gitlease.library.connection import AsyncConnection as AsyncConnection
@@ -69,6 +66,9 @@ from gitlease.tasks.queue import Carried as Carried
 from gitlease.tasks.queue import Carry as Carry
 from gitlease.tasks.queue import Entry as Entry
 from gitlease.tasks.queue import WhyNot as WhyNot
+from gitlease.verbs.findings import CheckRule as CheckRule
+from gitlease.verbs.findings import Finding as Finding
+from gitlease.verbs.findings import Level as Level
 from gitlease.wiring.workspace import Setting as Setting
 
 __version__: str

@@ -42,8 +42,9 @@ from gitlease.kernel.rules.lease import Actor, Lease, Moment, Policy, Relation, 
 from gitlease.kernel.rules.moves.operations import LAPSED, Event
 from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
 from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
-from gitlease.kernel.rules.work import CheckRule, Finding, Level, Named
+from gitlease.kernel.rules.work import Named
 from gitlease.kernel.store.history_reader import GRANTS, LedgerHistory
+from gitlease.verbs.findings import CheckRule, Finding, Level
 
 PATHS_SHOWN = 5
 SHORT_ID = 10

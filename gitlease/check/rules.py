@@ -16,7 +16,7 @@ from gitlease.kernel.rules.errors import clean
 from gitlease.kernel.rules.frozen import dataclass, field
 from gitlease.kernel.rules.instant import moment_of, utc_text
 from gitlease.kernel.rules.lease_view import LeaseView
-from gitlease.kernel.rules.work import CheckRule, Finding, Level
+from gitlease.verbs.findings import CheckRule, Finding, Level
 
 Json = dict[str, Any]
 ERROR, WARNING = Level.ERROR, Level.WARNING

@@ -46,8 +46,8 @@ from gitlease.kernel.rules.moves.claiming import completed_records
 from gitlease.kernel.rules.moves.holding import RETIRED
 from gitlease.kernel.rules.moves.operations import Event, Retirement, grant_of
 from gitlease.kernel.rules.resources import WHOLE, fold
-from gitlease.kernel.rules.work import CheckRule, Finding
 from gitlease.tasks.queue import natural
+from gitlease.verbs.findings import CheckRule, Finding
 
 FIX = "gitlease check --stale --fix --yes"
 MAX_EVENTS = 20_000  # of the audit trail

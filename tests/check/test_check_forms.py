@@ -25,7 +25,7 @@ from support.terminals import played
 from gitlease.check import rules
 from gitlease.check.rules import HELD_NOW, NO_TRAILER, RULES, CheckResult
 from gitlease.kernel.rules.instant import moment_of
-from gitlease.kernel.rules.work import Finding, Level
+from gitlease.verbs.findings import Finding, Level
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"

@@ -22,7 +22,8 @@ from gitlease.guard.commits import CommitFacts
 from gitlease.kernel.rules.edge import Addresses
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Moment
 from gitlease.kernel.rules.viewpoint import Touched
-from gitlease.kernel.rules.work import Finding, Named
+from gitlease.kernel.rules.work import Named
+from gitlease.verbs.findings import Finding
 
 LEASE = lease(holder=KIM, paths=("src",))
 TOKEN = (Named("F001", "f001", LEASE.token),)

@@ -29,7 +29,7 @@ from gitlease.kernel.rules.edge import People, Persons, Progress, Task
 from gitlease.kernel.rules.instant import MS, moment_of
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Lease, State
 from gitlease.kernel.rules.moves.operations import Event
-from gitlease.kernel.rules.work import Finding
+from gitlease.verbs.findings import Finding
 
 DAY = 86_400
 KIM_AT_WORK, KIM_HOME = "kim@work.example", "kim@home.example"

@@ -20,7 +20,7 @@ from gitlease.kernel.rules.edge import People, Progress
 from gitlease.kernel.rules.errors import Denied
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.work import Finding
+from gitlease.verbs.findings import Finding
 
 F002 = parse_resource("F002")
 LEE = Actor("lee@example.com")

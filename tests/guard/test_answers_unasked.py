@@ -16,8 +16,8 @@ from gitlease.kernel.ledger.answers import Reading
 from gitlease.kernel.ledger.ports import INDEX, Pending, TaskList
 from gitlease.kernel.rules.edge import Addresses
 from gitlease.kernel.rules.lease_rows import LeaseRows
-from gitlease.kernel.rules.work import Finding
 from gitlease.tasks.queue import _RANKS, MEDIUM
+from gitlease.verbs.findings import Finding
 
 
 def test_what_nobody_said_is_empty() -> None:

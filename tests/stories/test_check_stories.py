@@ -24,7 +24,7 @@ from gitlease.check.rules import CheckResult
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.rules.errors import Invalid, NotFound, Unavailable, UsageError
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.work import Finding, Level
+from gitlease.verbs.findings import Finding, Level
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow

@@ -20,9 +20,9 @@ from gitlease.guard.hooks import HookDecision
 from gitlease.guard.opening import open_hooks
 from gitlease.kernel.rules.errors import LeaseHeld
 from gitlease.kernel.rules.viewpoint import Severity
-from gitlease.kernel.rules.work import Level
 from gitlease.landing.opening import open_push
 from gitlease.landing.plan import PushRequest
+from gitlease.verbs.findings import Level
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.slow
