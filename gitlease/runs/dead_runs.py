@@ -1,17 +1,20 @@
-"""Ending what dead runs of this clone hold, before each step (see ``DeadRun``)."""
+"""The dead runs of this clone, and ending what they hold, before each step (see ``DeadRun``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 from gitlease.kernel.ledger.ledger_session import LedgerSession
-from gitlease.kernel.ledger.ports import DeadRun, Runs
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import GitleaseError
-from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease import Lease
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.lease import Actor, Lease
 from gitlease.kernel.rules.moves.operations import Operation, Outcome, RunOut, Unbind, grant_of
+
+if TYPE_CHECKING:
+    from gitlease.kernel.rules.moves.operations import Grant
 
 Elsewhere = Callable[[], Sequence[LedgerSession]]
 
@@ -112,3 +115,37 @@ def _carry_out(session: LedgerSession, ends: Sequence[Operation]) -> list[Lease]
     step = session.transaction.carry_out(ends, together=False, what="the end of a run")
     results = (x for x in step.applied.results if isinstance(x, Outcome))
     return [lease for result in results for lease in result.leases]
+
+
+@dataclass(frozen=True)
+class DeadRun:
+    """A run of this clone whose processes are gone: what it was granted, and what it bound.
+
+    ``alone``: its session was its own, and all that was claimed in it ends with it.
+    ``claims``: it was killed while its claim was on its way.
+    ``may_outlive``: its guardian is gone as well, and what it started may work on, so its leases
+    are left to lapse.
+    ``shares``: a nested run works on in its session, and what that has stays held.
+    """
+
+    session: str
+    granted: tuple[Grant, ...]
+    bound: tuple[Grant, ...]
+    alone: bool
+    forget: Callable[[], None]
+    may_outlive: bool = False
+    claims: bool = False
+    shares: bool = False
+
+
+class Runs(Protocol):
+    """The runs of this clone."""
+
+    def live(self, layer: str) -> frozenset[str]:
+        """The ids of the leases of a layer that live runs have."""
+
+    def layers_of_dead(self, actor: Actor) -> frozenset[str]:
+        """The layers in which this person has dead runs."""
+
+    def dead(self, layer: str, actor: Actor) -> Sequence[DeadRun]:
+        """The dead runs of this person under leases of a layer."""

@@ -14,19 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from gitlease.kernel.git.pushes import commits_behind, fetch_branch, tracked
-from gitlease.kernel.git.repository import (
-    CHECKOUT,
-    Repository,
-    ask,
-    ask_line,
-    drop_branch,
-    drop_finished,
-    fit_name,
-    folder_of,
-    open_worktree,
-    remove_worktree,
-)
+from gitlease.kernel.git.pushes import fetch_branch, tracked
+from gitlease.kernel.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name
 from gitlease.kernel.git.run import local_variables_cleared
 from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.answers import Answer
@@ -58,6 +47,14 @@ from gitlease.runs.records import (
     claiming,
     record_of,
     runs_of,
+)
+from gitlease.runs.worktrees import (
+    commits_behind,
+    drop_branch,
+    drop_finished,
+    folder_of,
+    open_worktree,
+    remove_worktree,
 )
 from gitlease.tasks.queue import Entry, WhyNot, nothing_left
 

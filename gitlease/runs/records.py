@@ -28,7 +28,6 @@ from gitlease.kernel.git.repository import Repository, short_host
 from gitlease.kernel.git.run import numbered_in, started_at, still_runs, wait_for_end
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
 from gitlease.kernel.ledger.ledger_session import LedgerSession
-from gitlease.kernel.ledger.ports import DeadRun
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import (
     GitleaseError,
@@ -45,6 +44,7 @@ from gitlease.kernel.rules.lease import Actor, same_person
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import Claim, Grant
 from gitlease.kernel.rules.resources import WHOLE, Resource, fold, parse_resource
+from gitlease.runs.dead_runs import DeadRun
 from gitlease.tasks.queue import TaskQueue
 
 OURS = "gitlease: "  # begins the lines of a log that are not the command's

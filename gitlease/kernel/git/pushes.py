@@ -160,9 +160,3 @@ def fetched_tip(repository: Repository, main: str) -> str:
     if tip and not commit_of(repository, tip):
         fetch_commits(repository, remote, branch, seconds=SENDING)
     return commit_of(repository, tip) if tip else ""
-
-
-def commits_behind(repository: Repository, ref: str) -> int:
-    """How many commits of a ref HEAD lacks; 0 if git cannot tell."""
-    result = ask(repository, "rev-list", "--count", f"HEAD..{ref}", "--")
-    return int(result.out) if result.code == 0 else 0

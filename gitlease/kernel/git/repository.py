@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from gitlease.kernel.git.files import notes_of, share_clone
-from gitlease.kernel.git.run import GitResult, allowed_protocols, run_git
+from gitlease.kernel.git.run import GitResult, run_git
 from gitlease.kernel.rules.errors import Invalid, NotARepository
 from gitlease.kernel.rules.frozen import dataclass, field
 
@@ -585,10 +585,9 @@ def detail_of(printed: Sequence[str], result: GitResult, timeout: float) -> str:
     return "".join(c for c in text if c.isprintable())[:300]
 
 
-# --- linked work trees: one for each task that a pool works on ----------------------------------
+# --- linked work trees -------------------------------------------------------------------------
 
 CHECKOUT = 600.0  # seconds for the files of a work tree to be written
-_MOVE = ("move it away, or remove it",)
 SUFFIX = ".worktrees"  # of the folder beside the work tree that has them
 
 _UNFIT = r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$"
@@ -601,103 +600,6 @@ def fit_name(text: str) -> str:
     """
     fit = re.sub(_UNFIT, "-", text).strip("-") or "task"
     return fit if fit == text else f"{fit}-{_digest(text)[:8]}"
-
-
-def open_worktree(repository: Repository, name: str, *, branch: str, base: str) -> Repository:
-    """The linked work tree of this name, on its branch; both are made where they are not there.
-
-    A branch that has commits of its own goes on where it is, else it begins at ``base``. Raises
-    Invalid where git refuses, or something else has its place.
-    """
-    path = os.path.join(folder_of(repository), name)
-    if os.path.isfile(os.path.join(path, ".git")):
-        tree = discover(path)
-        if os.path.realpath(tree.common_dir) == os.path.realpath(repository.common_dir):
-            return tree
-        raise Invalid(f"{path} is a work tree of another repository", hints=_MOVE)
-    if os.path.lexists(path) and not (os.path.isdir(path) and not os.listdir(path)):
-        raise Invalid(f"{path} is no work tree of this repository", hints=_MOVE)
-    ref = f"refs/heads/{branch}"
-    there = ask_line(repository, "rev-parse", "--verify", "--quiet", ref)
-    # A branch of an earlier run with nothing new begins again at today's base.
-    if there and ask(repository, "merge-base", "--is-ancestor", ref, base).code == 0:
-        there = ""
-    new = [] if there else ["-B", branch, "--no-track"]
-    ask(repository, "worktree", "prune")  # one whose folder was removed has its branch still
-    words = [
-        "worktree",
-        "add",
-        "--quiet",
-        *new,
-        "--end-of-options",
-        path,
-        branch if there else base,
-    ]
-    # Where a partial clone lacks files of the base, git fetches them now; it asks for no password.
-    online = {
-        "GIT_ALLOW_PROTOCOL": allowed_protocols(os.environ),
-        "GIT_NO_LAZY_FETCH": "0",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
-    result = ask(repository, *words, timeout=CHECKOUT, env=online)
-    if result.code != 0:
-        raise Invalid(f"git worktree add {path}: {reason_of(result)}")
-    return discover(path)
-
-
-def folder_of(repository: Repository) -> str:
-    """The folder of a work tree's linked ones, beside it. Invalid without a work tree."""
-    if repository.toplevel is None:
-        raise Invalid("there is no work tree here: linked ones go beside it")
-    return repository.toplevel + SUFFIX
-
-
-def drop_finished(repository: Repository, name: str, *, branch: str, base: str, file: str) -> None:
-    """Remove the work tree and the branch of a task that was finished elsewhere.
-
-    Both stay if they have anything beside commits to the task's own ``file``.
-    """
-    path, ref = os.path.join(folder_of(repository), name), f"refs/heads/{branch}"
-    if not os.path.isfile(os.path.join(path, ".git")):
-        return
-    tree = discover(path)
-    if os.path.realpath(tree.common_dir) != os.path.realpath(repository.common_dir):
-        return
-    tip = ask_line(repository, "rev-parse", "--verify", "--quiet", ref)
-    changed = ask(repository, "diff", "--name-only", "-z", f"{base}...{ref}", "--")
-    files = set(os.fsdecode(changed.out).split("\0")) - {""}
-    bare = tree.branch() == branch and tip and changed.code == 0 and files <= {file}
-    if bare and remove_worktree(repository, tree) is None:
-        # With what it was: a commit that came meanwhile keeps the branch.
-        ask(repository, "update-ref", "-d", ref, tip)
-
-
-def drop_branch(repository: Repository, branch: str, start: str) -> None:
-    """Delete a branch on which there is nothing beyond where it began."""
-    ref = f"refs/heads/{branch}"
-    began = ask_line(repository, "rev-parse", "--verify", "--quiet", f"{start}^{{commit}}")
-    if began and began == ask_line(repository, "rev-parse", "--verify", "--quiet", ref):
-        ask(repository, "update-ref", "-d", ref, began)
-
-
-def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
-    """Remove a linked work tree; why it was kept, where it has what is nowhere else.
-
-    Its branch stays. It is kept with changes that are not committed, or a head that no branch has.
-    """
-    if not os.path.isfile(os.path.join(str(worktree.toplevel), ".git")):
-        ask(repository, "worktree", "prune")  # its command has removed it
-        return None
-    if not ask_line(worktree, "symbolic-ref", "-q", "HEAD"):
-        return f"{worktree.toplevel} was kept: its head is on no branch"
-    changed = ask(worktree, "status", "--porcelain", "--untracked-files=normal")
-    if changed.code != 0 or changed.out:
-        return f"{worktree.toplevel} was kept: it has changes that are not committed"
-    words = ("worktree", "remove", "--end-of-options", str(worktree.toplevel))
-    result = ask(
-        repository, *words, timeout=CHECKOUT
-    )  # without --force: git itself looks once more
-    return None if result.code == 0 else f"{worktree.toplevel} was kept: {reason_of(result)}"
 
 
 # --- default branches -------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.rules.work import WorkPush
 
 if TYPE_CHECKING:
-    from gitlease.kernel.rules.moves.operations import Event, Grant
+    from gitlease.kernel.rules.moves.operations import Event
     from gitlease.kernel.rules.moves.transitions import Decided
 
 
@@ -510,37 +510,3 @@ class Inbox(Protocol):
 
     def take(self) -> tuple[str, ...]:
         """The lines left, oldest first, each only once."""
-
-
-@dataclass(frozen=True)
-class DeadRun:
-    """A run of this clone whose processes are gone: what it was granted, and what it bound.
-
-    ``alone``: its session was its own, and all that was claimed in it ends with it.
-    ``claims``: it was killed while its claim was on its way.
-    ``may_outlive``: its guardian is gone as well, and what it started may work on, so its leases
-    are left to lapse.
-    ``shares``: a nested run works on in its session, and what that has stays held.
-    """
-
-    session: str
-    granted: tuple[Grant, ...]
-    bound: tuple[Grant, ...]
-    alone: bool
-    forget: Callable[[], None]
-    may_outlive: bool = False
-    claims: bool = False
-    shares: bool = False
-
-
-class Runs(Protocol):
-    """The runs of this clone."""
-
-    def live(self, layer: str) -> frozenset[str]:
-        """The ids of the leases of a layer that live runs have."""
-
-    def layers_of_dead(self, actor: Actor) -> frozenset[str]:
-        """The layers in which this person has dead runs."""
-
-    def dead(self, layer: str, actor: Actor) -> Sequence[DeadRun]:
-        """The dead runs of this person under leases of a layer."""
