@@ -76,7 +76,7 @@ def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
 
 def run_here(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run python in an empty folder, where there is no repository."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     return run_program([sys.executable, *argv], tmp_path, {"PYTHONPATH": root})
 
 

@@ -14,7 +14,7 @@ from support.snapshots import raises
 import gitlease
 from gitlease.testing import MemoryLedger
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ADA, BOB = "ada@example.com", "bob@example.com"
 pytest_plugins = ["gitlease.testing"]
 

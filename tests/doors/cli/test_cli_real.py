@@ -17,7 +17,7 @@ from support.snapshots import check_words
 
 pytestmark = pytest.mark.nightly
 
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 Clones = Callable[..., list[Path]]
 
 

@@ -20,7 +20,7 @@ from gitlease.cli.app import ALIASES
 
 pytestmark = pytest.mark.slow
 
-ROOT = str(Path(__file__).parents[2])
+ROOT = str(Path(__file__).parents[3])
 Clones = Callable[..., list[Path]]
 
 
