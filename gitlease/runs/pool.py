@@ -15,26 +15,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from gitlease.kernel.git.pushes import fetch_branch, tracked
-from gitlease.kernel.git.repository import CHECKOUT, Repository, ask, ask_line, fit_name
+from gitlease.kernel.git.repository import Repository, ask_line
 from gitlease.kernel.git.run import local_variables_cleared
-from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.heartbeat import in_a_run
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import (
     GitleaseError,
     Invalid,
-    LeaseHeld,
-    NotFound,
     NothingLeft,
     PolicyRefused,
     Unavailable,
 )
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.moves.claiming import fit_ttl
-from gitlease.kernel.rules.resources import fold
 from gitlease.runs.child import handling
 from gitlease.runs.leased_command import LeasedCommand, OnStop, Print, RunRequest, dispatch
+from gitlease.runs.pool_worktrees import KIND, PoolWorktrees
 from gitlease.runs.records import (
     DONE,
     FAILED,
@@ -48,15 +45,8 @@ from gitlease.runs.records import (
     record_of,
     runs_of,
 )
-from gitlease.runs.worktrees import (
-    commits_behind,
-    drop_branch,
-    drop_finished,
-    folder_of,
-    open_worktree,
-    remove_worktree,
-)
-from gitlease.tasks.queue import Entry, WhyNot, nothing_left
+from gitlease.runs.worktrees import commits_behind
+from gitlease.tasks.queue import WhyNot
 
 EMPTY, ENOUGH = "ended", "enough"  # why a pool is over; also the event of no new tasks
 ATTEMPTS = 3  # of one pool at a task that fails
@@ -279,9 +269,6 @@ class Pool:
                     self._tell(PoolEvent("left_alone", job, end, self._failures[name]))
 
 
-BRANCHES = "work"  # the folder of branches, one for each task
-KIND = "work"
-MOVED = "reset: moving to "  # of git's reflog; a landing moves its branch so
 NAMED = 3  # tasks that a warning lists
 AGAIN = 60.0  # seconds until a task that was passed over is tried again
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -313,10 +300,23 @@ class PoolTaker:
         warn: Callable[[str], None],
         stop_level: Callable[[], int],
     ) -> None:
-        self._place, self._request, self._start_run = place, request, start
-        self._base = request.base if request.worktrees else None
-        self._warn, self._stop_level = warn, stop_level
-        self._warned, self._tidied, self._taken = set[str](), set[str](), set[str]()
+        self._place = place
+        self._request = request
+        self._start_run = start
+        self._warn = warn
+        self._stop_level = stop_level
+        self._worktrees: PoolWorktrees | None = None
+        if request.worktrees and request.base is not None:
+            self._worktrees = PoolWorktrees(
+                place,
+                request.base,
+                open_at=request.open_at,
+                lands=request.run.finisher is not None,
+                warn=self._warn_once,
+                pass_over=self._pass_over,
+            )
+        self._warned = set[str]()
+        self._taken = set[str]()
         self._looked_behind: float | None = None
         self._passed_over: dict[str, float] = {}
         self.stranded: dict[str, str] = {}
@@ -327,8 +327,8 @@ class PoolTaker:
         again = (name for name, at in self._passed_over.items() if now - at < AGAIN)
         skip = frozenset((*skip, *again))
         try:
-            if self._base is not None:
-                return self._take_in_worktree(skip, self._base)
+            if self._worktrees is not None:
+                return self._take_in_worktree(skip, self._worktrees)
             self._look_behind()
             place = in_a_run(self._place, KIND, always=True)
             wanted = replace(self._request.run.options, picked=True)
@@ -344,71 +344,17 @@ class PoolTaker:
             raise
         return self._start(place, answer, task, self._request.run, lambda: None)
 
-    def _take_in_worktree(self, skip: frozenset[str], base: str) -> Job | None:
-        """Make the linked work tree first: the task is claimed in it."""
-        repository = self._place.repository
+    def _take_in_worktree(self, skip: frozenset[str], worktrees: PoolWorktrees) -> Job | None:
         # Tasks are read as they are on the remote now: others may have landed some.
-        if (source := tracked(repository, base)) is not None:
-            fetch_branch(repository, *source)
-        lands = self._request.run.finisher is not None  # with what the work tree has of the edge
-        options = replace(self._request.run.options, commit=not lands, picked=True)
-        reading = self._place.queue.choices(ref=base, skip=skip)
-        self._tidy(reading.entries, set(map(fold, skip)), base)
-        for entry in reading.next_up:
-            name = entry.task.resource.text
-            branch = f"{BRANCHES}/{fit_name(name)}"
-            try:
-                tree = open_worktree(repository, fit_name(name), branch=branch, base=base)
-                folder = tree.toplevel or tree.git_dir
-                if lands:
-                    self._undo_landing(tree, branch, entry.task)
-                place = in_a_run(self._request.open_at(folder), KIND, always=True)
-            except (GitleaseError, OSError) as error:
-                self._pass_over(name, error)
-                continue
-            try:
-                with claiming(place, options) as (run, noting):
-                    answer = claim.claim(place.ledger, [entry.task.resource], noting)
-                answer = replace(answer, run=run)
-            except GitleaseError as refusal:
-                kept = remove_worktree(repository, tree)
-                # Of a work tree that is kept, git keeps the branch.
-                if not os.path.lexists(folder):
-                    drop_branch(repository, branch, base)
-                if isinstance(refusal, LeaseHeld):
-                    self._warn_once(f"passed over: {refusal.message}")
-                elif isinstance(refusal, Invalid | NotFound | PolicyRefused):
-                    self._pass_over(name, refusal, folder if kept else f"branch {branch}")
-                else:
-                    raise
-                continue
-            request = replace(self._request.run, directory=folder, options=options)
-            if lands and source is not None:  # what others landed since; their paths are free now
-                fetch_branch(repository, *source)
-                ask(tree, "merge", "--ff-only", "--quiet", base, timeout=CHECKOUT)
-            clean_up = partial(self.clean_up, tree, branch, base if lands else None)
-            return self._start(place, answer, entry.task, request, clean_up)
-        raise nothing_left(reading.entries, reading.warnings)
-
-    def _undo_landing(self, tree: Repository, branch: str, task: Task) -> None:
-        """Move a branch back if a landing was killed and left its task finished, off the base."""
-        # The base is known to be without it, since the task is taken. The command goes on from its
-        # own commits.
-        log = ask(tree, "reflog", "show", "--format=%H %gs", f"refs/heads/{branch}", "--")
-        moves = [x.partition(" ") for x in os.fsdecode(log.out).splitlines()]
-        for commit, _, why in moves:
-            entry = self._place.queue.find(task.resource, ref=commit).entry
-            if not why.startswith(MOVED) or entry is None or not entry.task.is_done:
-                if commit != moves[0][0]:
-                    ask(tree, "reset", "-q", "--keep", commit, timeout=CHECKOUT)
-                return
-
-    def clean_up(self, tree: Repository, branch: str, base: str | None) -> str | None:
-        """Remove a work tree, and its branch if that has landed on ``base``."""
-        kept = remove_worktree(self._place.repository, tree)
-        if base is not None and kept is None:
-            drop_branch(self._place.repository, branch, base)
-        return kept
+        worktrees.fetch()
+        # The edge of a task that lands is committed by the landing.
+        options = replace(self._request.run.options, commit=not worktrees.lands, picked=True)
+        answer, task = self._place.queue.claim_next(options, skip=skip, worktrees=worktrees)
+        worktree = worktrees.claimed_in(task)
+        worktrees.catch_up(worktree)
+        request = replace(self._request.run, directory=worktree.folder, options=options)
+        clean_up = partial(worktrees.remove, worktree)
+        return self._start(worktree.place, answer, task, request, clean_up)
 
     def _pass_over(self, name: str, error: Exception, where: str = "") -> None:
         """Leave a task alone for a while: what stops it stops no other."""
@@ -419,24 +365,6 @@ class PoolTaker:
         why = "; ".join((f"{message} ({where})" if where else message, *hints[:1]))
         self._passed_over[name], self.stranded[name] = time.monotonic(), why
         self._warn_once(f"passed over {name}: {why}")
-
-    def _tidy(self, entries: Sequence[Entry], busy: Collection[str], base: str) -> None:
-        """Remove what is left here of tasks that were finished elsewhere."""
-        repository = self._place.repository
-        try:
-            there = set(os.listdir(folder_of(repository))) - self._tidied
-        except OSError:
-            return
-        runs = runs_of(self._place)
-        for task in (x.task for x in entries if x.task.is_done):
-            name, fit = task.resource.text, fit_name(task.resource.text)
-            if fit not in there or fold(name) in busy:
-                continue
-            self._tidied.add(fit)
-            if runs.in_the_way((), name, self._place.layer) is None:
-                branch = f"{BRANCHES}/{fit}"
-                with contextlib.suppress(GitleaseError):
-                    drop_finished(repository, fit, branch=branch, base=base, file=task.file)
 
     def _look_behind(self) -> None:
         """Say how many commits of the main branch this checkout lacks, at most once a minute."""
@@ -460,13 +388,14 @@ class PoolTaker:
 
         Once the pool ``is_over``, ``stranded`` gets those that nobody works on.
         """
+        base = None if self._worktrees is None else self._worktrees.base
         try:
             # Counted every few seconds, so without a connection.
-            reading = self._place.queue.queue(ref=self._base, cached=True)
+            reading = self._place.queue.queue(ref=base, cached=True)
         except GitleaseError:  # nothing is known, since nothing was ever claimed
             if not is_over:
                 raise
-            reading = self._place.queue.queue(ref=self._base)
+            reading = self._place.queue.queue(ref=base)
         names = set[str]()
         for entry in reading.entries:
             name, view = entry.task.resource.text, entry.lease

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
+from typing import Protocol
 
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.kernel.ledger.claim import left_to, pick
@@ -422,6 +423,19 @@ class _PlanAnew(Exception):
         self.warnings = warnings
 
 
+class TaskWorktrees(Protocol):
+    """Work trees that begin at ``base``, each made for one task."""
+
+    @property
+    def base(self) -> str: ...
+
+    def tidy(self, entries: Sequence[Entry], skip: Collection[str]) -> None:
+        """Remove work trees of tasks that are done, except those to skip."""
+
+    def claim(self, task: Task, options: ClaimOptions) -> Answer | None:
+        """Claim a task in a work tree made for it; None if the task was passed over."""
+
+
 class TaskQueue:
     """The tasks of one work tree, or of a ref, as the session's actor may take them."""
 
@@ -482,22 +496,25 @@ class TaskQueue:
         return FoundTask(entry_of(task, found.tasks, self._context(look)))
 
     def choices(self, *, ref: str | None = None, skip: Collection[str] = ()) -> QueueReading:
-        """Like ``queue``, where what may be handed out next is none of the tasks ``skip``.
-
-        Whoever hands out tasks takes the first that can be claimed: ``claim_next`` in the step that
-        claims it, a pool with work trees in the one that it has made for the task.
-        """
+        """Like ``queue``, where what may be handed out next is none of the tasks ``skip``."""
         return _without(self.queue(ref=ref), frozenset(map(fold, skip)))
 
     def claim_next(
-        self, options: ClaimOptions, *, skip: Collection[str] = ()
+        self,
+        options: ClaimOptions,
+        *,
+        skip: Collection[str] = (),
+        worktrees: TaskWorktrees | None = None,
     ) -> tuple[Answer, Task]:
         """Claim the first free task, decided in the step that takes it.
 
         However many workers ask at once, each gets a different task, or NothingLeft. ``skip`` names
-        tasks to avoid.
+        tasks to avoid. With ``worktrees`` the tasks are those of their base, and each is claimed in
+        the work tree that is made for it.
         """
         passed_by = frozenset(map(fold, skip))
+        if worktrees is not None:
+            return self._claim_in(worktrees, options, passed_by)
         self._session.settle()
         said: tuple[str, ...] = ()  # on the way to a plan that held: it is told only once
         for _ in range(PLANNED_AGAIN):
@@ -541,6 +558,17 @@ class TaskQueue:
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
             raise _PlanAnew(fresh.warnings + passed)
         raise nothing_left(fresh.entries, fresh.warnings + passed)
+
+    def _claim_in(
+        self, worktrees: TaskWorktrees, options: ClaimOptions, skip: frozenset[str]
+    ) -> tuple[Answer, Task]:
+        reading = self.choices(ref=worktrees.base, skip=skip)
+        worktrees.tidy(reading.entries, skip)
+        for entry in reading.next_up:
+            answer = worktrees.claim(entry.task, options)
+            if answer is not None:
+                return answer, entry.task
+        raise nothing_left(reading.entries, reading.warnings)
 
     def _claimable(self, reading: QueueReading) -> QueueReading:
         # Drops tasks at the head whose files cannot be written.
