@@ -235,7 +235,7 @@ def _add_to_single(document: Document, field: Field, colon: int, new: str, form:
     if form == SINGLE and not item.says_something:
         return _write_item(document, item, new)
     if item.start == item.end:
-        if document.flow:
+        if document.root.flow:
             return _put(text, colon, colon, f" [{new}]")
         # As block lists of this file are indented, so that the edit looks like its neighbours.
         indent = 2 if document.list_indent is None else document.list_indent
@@ -289,7 +289,7 @@ def _remove(document: Document, field: Field, number: int) -> str:
             other = field.items[0]
             return _put(text, field.start, field.end, text[other.start : other.end])
         return cut_item(text, _spans(field), number, field.end - 1)
-    if document.flow:
+    if document.root.flow:
         return cut_item(text, document.entries, field.entry, document.close)
     comment = "#" in text[field.end : line_end(text, field.end)]
     if "#" not in text[colon : field.start] and not comment:
@@ -305,7 +305,7 @@ def _add_field(document: Document, name: str, value: str, *, as_list: bool = Fal
     text, quote = document.text, _json_quote(document)
     written = scalar(value, quote)
     entry = f"{scalar(name, quote)}: {f'[{written}]' if as_list else written}"
-    if document.flow:
+    if document.root.flow:
         place = document.entries[-1][1]
         _refuse_breaks_only_yaml_sees(text, place, place)
         return _put(text, place, place, f", {entry}")
@@ -317,7 +317,7 @@ def _add_field(document: Document, name: str, value: str, *, as_list: bool = Fal
 def _check_plain_and_find_colon(document: Document, field: Field) -> int:
     text, key = document.text, field.key
     _refuse_breaks_only_yaml_sees(text, key.start, field.end)
-    if not document.flow:
+    if not document.root.flow:
         _indent(text, key.start)
     elif field.entry:
         comma(text, document.entries[field.entry - 1][1], key.start)
@@ -326,7 +326,7 @@ def _check_plain_and_find_colon(document: Document, field: Field) -> int:
     colon = _COLON.fullmatch(text, key.end, field.start)
     if colon is None:
         raise CannotCut("there is other text between the name of the field and its value")
-    if not document.flow and field.form is not FieldForm.BLOCK:
+    if not document.root.flow and field.form is not FieldForm.BLOCK:
         _check_rest(text, field.end)
     return text.index(":", key.end) + 1
 
@@ -377,7 +377,7 @@ def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str
 def _json_quote(document: Document) -> str:
     begin = document.entries[0][0]
     # A mapping with quoted keys is JSON, which knows no single quotes.
-    return '"' if document.flow and document.text.startswith('"', begin) else ""
+    return '"' if document.root.flow and document.text.startswith('"', begin) else ""
 
 
 def _spans(field: Field) -> list[tuple[int, int]]:

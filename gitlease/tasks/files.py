@@ -113,17 +113,18 @@ class GitTaskFiles:
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
         if root is None:
             return TaskList()
-        if not self.exist():
-            return self._with_submodules(TaskList(nothing=why_no_task(self._tasks)), root)
-        # Work trees of one clone share the folder of caches.
-        name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-        found = self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
-        return self._with_submodules(found, root)
+        if self.exist():
+            # Work trees of one clone share the folder of caches.
+            name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+            found = self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+        else:
+            found = TaskList(nothing=why_no_task(self._tasks))
+        if os.path.isfile(os.path.join(root, ".gitmodules")):
+            found = self._with_submodules(found, root)
+        return found
 
     def _with_submodules(self, found: TaskList, root: str) -> TaskList:
         """The tasks found, with the submodules in which task files would be another ledger's."""
-        if not os.path.isfile(os.path.join(root, ".gitmodules")):
-            return found
         modules = tuple(
             printable(x)
             for x in self._submodules
@@ -146,28 +147,22 @@ class GitTaskFiles:
 
     def places(self) -> Sequence[str]:
         root = self._repository.toplevel
-        if root is None or not os.path.isdir(root) or not self._may_be_elsewhere():
+        if root is None or not os.path.isdir(root):
             return ()
         main = self._main().place
-        return (INDEX, "HEAD", main) if main else (INDEX, "HEAD")
+        places = ["HEAD", main] if main else ["HEAD"]
+        folders = self._wanted.folders()
+        # Where nothing here is a task, one look at folders spares the rest; that a clone has no
+        # folder says nothing where it has only a part of the objects.
+        if not self.may_exist() and not is_partial(self._repository) and all(folders):
+            objects = objects_of(self._repository)
+            if not any(objects.has(f"{x}:{folder}") for x in places for folder in folders):
+                return ()
+        return (INDEX, *places)
 
     def doubt(self) -> str:
         main = self._main()
         return "" if main.commit else main.why
-
-    def _may_be_elsewhere(self) -> bool:
-        # Where nothing here is a task, one look at folders spares the rest; that a clone has no
-        # folder says nothing where it has only a part of the objects.
-        if self.may_exist() or is_partial(self._repository):
-            return True
-        folders = self._wanted.folders()
-        if not all(folders):
-            return True
-        repository = self._repository
-        places = ["HEAD", *filter(None, [self._main().place])]
-        names = [f"{place}:{folder}" for place in places for folder in folders]
-        objects = objects_of(repository)
-        return any(map(objects.has, names))
 
     def elsewhere(self, here: TaskList) -> Sequence[tuple[str, TaskList]]:
         if self._repository.toplevel is None:
@@ -407,12 +402,13 @@ class EdgeJournal:
         """Keep an intent until it is settled. Raises Invalid if it cannot be stored."""
         try:
             # Read back before it is kept: what cannot be read again would be lost with a kill.
-            if not _ID.fullmatch(intent.id) or read_intent(intent.id, _written(intent)) != intent:
+            written = {"format": FORMAT, **STEP.dump(intent)}
+            if not _ID.fullmatch(intent.id) or read_intent(intent.id, written) != intent:
                 raise ValueError
         except _DAMAGE:
             why = f"the intent {printable(intent.id)} cannot be saved"
             raise Invalid(why) from None
-        self._journal.put(intent.id, _written(intent))
+        self._journal.put(intent.id, written)
 
     def settled(self, intent: Intent) -> None:
         """Remove an intent that was carried out or given up."""
@@ -452,10 +448,6 @@ class EdgeJournal:
             if intent:  # its file did not come back for thirty days
                 self._journal.drop(entry.name)
         return None
-
-
-def _written(intent: Intent) -> dict[str, Any]:
-    return {"format": FORMAT, **STEP.dump(intent)}
 
 
 def read_intent(name: str, data: Any) -> Intent | None:

@@ -228,7 +228,7 @@ class Document:
     """The mapping of a task file, and the fields that were asked for.
 
     ``entries`` has the first and the last place of every entry. ``close`` is where the mapping
-    ends: at its closing brace when it is in ``flow`` style, else where a line can be added.
+    ends: at its closing brace when it is in flow style, else where a line can be added.
     ``list_indent`` is how far block lists are indented here. ``problem`` is the first fault found,
     and ``hidden_keys`` says that there may be more fields than can be seen.
     """
@@ -250,10 +250,6 @@ class Document:
         ends = {field.entry: field.end for field in self.fields.values()}
         pairs = enumerate(self.root.pairs)
         return [(key.start, ends.get(number, value.end)) for number, (key, value) in pairs]
-
-    @property
-    def flow(self) -> bool:
-        return self.root.flow
 
     def bad(self, place: int, message: str, *hints: str) -> Invalid:
         """The error for a character of the text."""
@@ -464,30 +460,29 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
     elif id_field is None:
         return None
     else:
-        text = _single(document, id_field, MAX_TEXT)
+        text = _single(document, id_field)
         if not text:
             raise document.bad(id_field.key.start, f"{shown(id_field.key.text)} is empty")
         resource = _leasable(text, lambda why: document.bad(id_field.start, why))
 
-    def single(role: str, limit: int = MAX_TEXT) -> str:
-        return _single(document, fields[role], limit)
-
-    def several(role: str) -> list[Node]:
-        return _list_or_single(document, fields[role])
-
     # A check points to the line that says who has it.
-    status, line = single("status"), fields["assigned"] or id_field
+    line = fields["assigned"] or id_field
+    status = _single(document, fields["status"])
     return Task(
         resource=resource,
         file=document.front.file,
-        title=single("title", MAX_TITLE),
+        title=_single(document, fields["title"], MAX_TITLE),
         status=status,
         progress=_progress(status, tasks),
-        assigned=tuple(x.text for x in several("assigned") if not edge.means_nobody(x.text)),
-        priority=single("priority"),
-        depends_on=_ids_of(fields["depends_on"], several("depends_on")),
-        paths=tuple(_path(document, item) for item in several("paths")),
-        created=single("created"),
+        assigned=tuple(
+            x.text
+            for x in _list_or_single(document, fields["assigned"])
+            if not edge.means_nobody(x.text)
+        ),
+        priority=_single(document, fields["priority"]),
+        depends_on=_ids_of(document, fields["depends_on"]),
+        paths=tuple(_path(document, x) for x in _list_or_single(document, fields["paths"])),
+        created=_single(document, fields["created"]),
         line=document.front.line(line.key.start if line else 0),
         exempt=_is_exempt(document, fold(tasks.exempt)),
     )
@@ -528,7 +523,7 @@ def _leasable(text: str, bad: Callable[[str], Invalid]) -> Resource:
         raise bad(f"this task cannot be leased: {error.message}") from None
 
 
-def _single(document: Document, field: Field | None, limit: int) -> str:
+def _single(document: Document, field: Field | None, limit: int = MAX_TEXT) -> str:
     if field is None:
         return ""
     if field.form is not FieldForm.SCALAR:
@@ -551,7 +546,8 @@ def _list_or_single(document: Document, field: Field | None) -> list[Node]:
     return items
 
 
-def _ids_of(field: Field | None, items: list[Node]) -> tuple[str, ...]:
+def _ids_of(document: Document, field: Field | None) -> tuple[str, ...]:
+    items = _list_or_single(document, field)
     # `deps: T1, T2` is meant as two: no id has a comma or a blank in it.
     if field is not None and field.form is FieldForm.SCALAR:
         words = (word for item in items for word in re.split(r"[,\s]+", item.text))

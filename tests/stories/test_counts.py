@@ -15,13 +15,16 @@ from support.tools import ERAS, in_memory
 # Named functions of gitlease that are entered; each may only fall. The aim is a claim of 650, a
 # list of 500 and a hook of 400.
 ENTERED = {
-    "claim T1": 874,
+    "claim T1": 869,
     "list": 545,
     "hook pre-commit": 400,
     # Beside it threads of the request before may still end, on a busy machine.
     "HTTP claim": 540,
     "MCP claim": 719,
 }
+
+# Those of tasks/ by which a claim finds out that a repository has no task files.
+OF_TASKS = 15
 
 MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
     # Of the gits one reads the copy of the ledger, one keeps its version, and three write a step.
@@ -74,6 +77,14 @@ def test_no_command_enters_more_functions_than_it_did(kim: Path) -> None:
         for words in ("hook pre-commit", "claim T1", "list")
     }
     assert_no_more(entered)
+
+
+@pytest.mark.slow
+def test_a_claim_of_a_name_only_looks_whether_there_are_tasks(kim: Path) -> None:
+    entered = entered_by(["claim", "deploy", "--any"], cwd=kim)
+    of_tasks = {each for each in entered if each.startswith("tasks/")}
+    assert {each.partition(" ")[0] for each in of_tasks} == {"tasks/files.py", "tasks/scan.py"}
+    assert len(of_tasks) <= OF_TASKS
 
 
 @pytest.mark.slow
