@@ -318,7 +318,7 @@ def learn_main(
         main = known_main(repository, remotes)
     tip = commit or main.commit or _noted_tip(repository, remote)
     if not tip or (main.ref and not is_partial(repository) and not (commit and afresh)):
-        _settle(repository, key)
+        notes.drop(FAILED, key)
         return known_main(repository, remotes)
     complete = f"{key} next" if commit else key
     if notes.get(COMPLETE, complete) == [tip, purpose] and _is_there(repository):
@@ -332,7 +332,7 @@ def learn_main(
     if why:
         notes.put(FAILED, key, why, at=now)
     else:
-        _settle(repository, key)
+        notes.drop(FAILED, key)
         notes.put(COMPLETE, complete, [tip, purpose], at=now)
     return known_main(repository, remotes)
 
@@ -343,10 +343,6 @@ def _is_old(notes: Notes, key: str, now: float) -> bool:
         notes.put("main asked", key, "", at=now)  # it was learnt with the clone, or the last fetch
         return False
     return notes.is_due("main asked", key, every=ASK_EVERY, now=now)
-
-
-def _settle(repository: Repository, key: str) -> None:
-    notes_of(repository.common_dir).drop(FAILED, key)
 
 
 def _is_there(repository: Repository) -> bool:

@@ -238,20 +238,17 @@ class GitRecords:
 
     def entries(self, folder: str) -> Entries:
         """The entries of a folder, {} where there is none; Invalid when it is damaged."""
-        if folder not in self.folders:
-            self.folders[folder] = self._entries(folder)
-        return self.folders[folder]
-
-    def _entries(self, folder: str) -> Entries:
-        if not folder:
-            return read_folder(self._objects, self.root, "/")
-        above, _, name = folder.rpartition("/")
-        entry = self.entries(above).get(name)
-        if entry is None:
-            return {}
-        if entry.mode != FOLDER:
-            raise Invalid(f"the ledger's {folder} is not a folder")
-        return read_folder(self._objects, entry.id, folder)
+        if folder in self.folders:
+            return self.folders[folder]
+        id: str | None = self.root
+        if folder:
+            entry = self.entry(folder)
+            if entry is not None and entry.mode != FOLDER:
+                raise Invalid(f"the ledger's {folder} is not a folder")
+            id = None if entry is None else entry.id
+        found = {} if id is None else read_folder(self._objects, id, folder or "/")
+        self.folders[folder] = found
+        return found
 
     def record_at(self, file: str) -> Lease | Damage:
         try:

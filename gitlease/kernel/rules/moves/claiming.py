@@ -363,7 +363,8 @@ def _decide(ledger: Ledger, op: Claim, moment: Moment) -> _Decision:
     # say that they abandoned the task, or the caller already owns an edge of it.
     named = named_in_file(task, op.assigned)
     has_edge = any(x.edge and y is Relation.MINE for x, y in task)
-    _check_expected(op, blocking, named, policy, moment)
+    if op.expect_holder is not None:
+        _check_expected(op, op.expect_holder, blocking, named, policy, moment)
     present = tuple(a for a in named if not (op.abandoned and _has_abandoned(a, task)))
     if present and not has_edge and not op.takeover:
         raise assigned_error(op.resource, op.scope, present)
@@ -413,10 +414,13 @@ def refuse_unexpected(
 
 
 def _check_expected(
-    op: Claim, blocking: Relations, named: tuple[Assignee, ...], policy: Policy, moment: Moment
+    op: Claim,
+    expected: str,
+    blocking: Relations,
+    named: tuple[Assignee, ...],
+    policy: Policy,
+    moment: Moment,
 ) -> None:
-    if (expected := op.expect_holder) is None:
-        return
     taken = [(x, how) for x, how in blocking if gives_way_to(op, how) and x.state is State.ACTIVE]
     others = [(x, how) for x, how in taken if not x.same_holder(op.actor)]
     refuse_unexpected(op, others, policy, moment)
@@ -508,13 +512,14 @@ def _displace(
     for old in taken:
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)
     events = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
-    about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
-    # Whoever held a lease of it has been told above.
-    unheld = without(decision.unassigned, taken)
-    state, told_events = tell_assignees(
-        state, unheld, about, what="taken_over", word=f"{op.id}-", first=len(taken)
-    )
-    events += told_events
+    if decision.unassigned:
+        about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
+        # Whoever held a lease of it has been told above.
+        unheld = without(decision.unassigned, taken)
+        state, told_events = tell_assignees(
+            state, unheld, about, what="taken_over", word=f"{op.id}-", first=len(taken)
+        )
+        events += told_events
     for old in displaced:
         if old.state is State.ACTIVE and old.same_holder(by):
             state = tell_session(state, old, op, "replaced", now)
