@@ -45,10 +45,8 @@ class OutputForm:
     """The options of output."""
 
     color: str = "auto"
-
-    def __init__(self) -> None:
-        self.pages: Callable[[], str | None] = lambda: None
-        """Returns the URL of an issue's page, up to the number."""
+    pages: Callable[[], str | None] | None = None
+    """Returns the URL of an issue's page, up to the number."""
 
 
 FORM = OutputForm()  # global, like the streams
@@ -202,7 +200,7 @@ def _in_two_lines(text: str, width: int) -> list[str]:
 
 def _linked(text: Text) -> Text:
     for issue in re.finditer(r"(?<!\w)#([1-9]\d{0,9})\b", text.plain):
-        if pages := FORM.pages():
+        if FORM.pages is not None and (pages := FORM.pages()):
             text.stylize(f"link {pages}{issue[1]}", *issue.span())
     return text
 

@@ -96,7 +96,8 @@ def claim_verb(
         any=any,
         commit=commit,
     )
-    check_one(options, door.option)
+    if one:
+        check_one(options, door.option)
     warnings = door.check_claim(resources, paths, any_name=any)
     answer = door.act(
         "claim",

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -614,7 +614,7 @@ def changed(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DeclaredVerb:
     """A verb: its function, its help, and its exit statuses besides 0.
 
@@ -627,8 +627,8 @@ class DeclaredVerb:
     own, each but some, as ``**terms``.
     """
 
-    name: str
     function: Callable[..., Result]
+    name: str
     help: str
     examples: Sequence[str]
     exits: Sequence[int]
@@ -687,11 +687,7 @@ class Called:
 
 def verb(name: str, help: str, **traits: Any) -> Callable[[Callable[..., Result]], DeclaredVerb]:
     """Declare a function as the verb ``name``; it gets a ``Door`` and the given values."""
-
-    def declare(function: Callable[..., Result]) -> DeclaredVerb:
-        return DeclaredVerb(name=name, function=function, help=help, **traits)
-
-    return declare
+    return partial(DeclaredVerb, name=name, help=help, **traits)
 
 
 def find_verb(name: str) -> DeclaredVerb:

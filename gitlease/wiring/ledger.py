@@ -414,9 +414,6 @@ class LedgerPlace:
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
 
-        def learn_place() -> NewPlace | None:
-            return self._learn_place(clock, time_limit, watched)
-
         from gitlease.kernel.store.git_ledger import RefLedgerStore
 
         return RefLedgerStore(
@@ -429,7 +426,7 @@ class LedgerPlace:
             beside_work=refs,
             elsewhere=self._elsewhere,
             follow=None if self.located is None else self._follower(clock, time_limit),
-            learn_place=learn_place,
+            learn_place=partial(self._learn_place, clock, time_limit, watched),
         )
 
     def _new_place(
@@ -591,9 +588,7 @@ class LedgerPlace:
         """The remote by the settings; git is asked only where something is granted."""
         location, repository, ways = self.location, self.repository, self.location.ways
 
-        def learn() -> None:
-            self._learn_afresh(clock, time_limit)
-
+        learn = partial(self._learn_afresh, clock, time_limit)
         undecided = partial(self._undecided, learn)
         from gitlease.kernel.store.admission import RemoteFacts
 

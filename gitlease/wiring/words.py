@@ -75,7 +75,8 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
         problems = () if checked.isascii() else workspace.ledger.edges.files.read().problems
         why = (p.message for p in problems if checked in p.message)
         raise error.with_(hints=(*why, *error.hints)) from None
-    _refuse_submodule(repository, found)
+    if found.is_path:
+        _refuse_submodule(repository, found)
     if not reads_as_issue(found.text):
         return found
     ledger = workspace.ledger
