@@ -382,7 +382,7 @@ class Gateway:
         if (head := session.store.known(session.layer)) is None:
             return ()
         task = find_task(session.edges.read(), resource, lenient=True)
-        records = (earlier or session.known_records)(task.resource if task else resource)
+        records = (earlier or session.decisions.known_records)(task.resource if task else resource)
         if task and earlier:
             # The work of some may have ended only since then.
             task = replace(task, assigned=(*task.assigned, *task.outdated))

@@ -160,7 +160,7 @@ def reserve_node(asked: CompatRequest) -> CompatAnswer:
 
 
 def _is_reserved(door: GatewayDoor, node: Resource) -> bool:
-    return any(map(is_kept, door.ledger.own_records(node)))
+    return any(map(is_kept, door.ledger.decisions.own_records(node)))
 
 
 def set_status(asked: CompatRequest) -> CompatAnswer:

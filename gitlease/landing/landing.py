@@ -588,7 +588,7 @@ class Lander:
 
     def _is_shared(self) -> bool:
         """Return whether others work on other scopes of the task, which is not done then."""
-        actor, known = self._session.actor, self._session.known_records(self._resource)
+        actor, known = self._session.actor, self._session.decisions.known_records(self._resource)
         return any(x.state is State.ACTIVE and not x.same_holder(actor) for x in known)
 
     def _check_finished(self, tip: str) -> None:

@@ -410,7 +410,7 @@ class LeasedCommand:
                 return None
             for name in dict.fromkeys(view.resource for view in self.answer.leases):
                 with contextlib.suppress(Invalid):  # as if it were gone
-                    records += ledger.known_records(parse_resource(name))
+                    records += ledger.decisions.known_records(parse_resource(name))
         except GitleaseError:
             return None
         return records

@@ -461,7 +461,7 @@ def claiming(place: RunPlace, options: ClaimOptions) -> Iterator[tuple[str, Clai
             ids.append(claim.lease_id)
             granted.append(claim.lease_id)
             # What its person holds without a session is bound by the claim, and is theirs again.
-            for own in place.ledger.own_records(claim.resource) if options.bind else ():
+            for own in place.ledger.decisions.own_records(claim.resource) if options.bind else ():
                 if own.session is None and own.lease_id not in ids:
                     names.append(own.resource.text)
                     ids.append(own.lease_id)

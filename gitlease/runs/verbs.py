@@ -312,7 +312,7 @@ def _to_run(
             raise UsageError(f"missing resource: name one, or use {option('next')}")
         # Before anything is claimed: in the end it would be too late to refuse.
         for resource in resources if done else ():
-            granted = any_name or ledger.own_records(resource)
+            granted = any_name or ledger.decisions.own_records(resource)
             (plan,) = ledger.edges.plan_end([resource])
             if resource.is_path or (granted and acts.is_no_task(ledger, plan)):
                 raise UsageError(

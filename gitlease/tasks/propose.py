@@ -495,7 +495,7 @@ def add_task(
 
         def where(id: Resource) -> str:
             file = files.get(id.key, "")
-            if not file and session.known_records(id):
+            if not file and session.decisions.known_records(id):
                 return "the ledger has a record of it"
             if not file and (elsewhere := edges.files.on_a_branch(id)):
                 file = elsewhere[1].file

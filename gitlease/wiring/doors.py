@@ -118,7 +118,8 @@ def needs_any(workspace: Workspace, name: str) -> bool:
         return False
     # A claim refuses a bare name that is also a file's, as it may be meant as that.
     named = words.file_called(workspace.repository, task.resource.text) is not None
-    is_own = workspace.ledger.own_records(task.resource)  # which was no slip when it was claimed
+    # What the caller has already was no slip when it was claimed.
+    is_own = workspace.ledger.decisions.own_records(task.resource)
     return not is_own and (named or workspace.ledger.edges.is_unknown(task))
 
 

@@ -258,7 +258,7 @@ def _waiting_for_person(
         return {}
 
     def kept() -> dict[Resource, list[Lease]]:
-        found = {x: [y for y in session.own_records(x) if is_kept(y)] for x in resources}
+        found = {x: [y for y in session.decisions.own_records(x) if is_kept(y)] for x in resources}
         return {x: own for x in resources if (own := [y for y in found[x] if in_scope(y, scope)])}
 
     if kept():
@@ -285,7 +285,7 @@ def _release_but(
     rest = [x for x in resources if x not in waiting]
     steps: list[tuple[Sequence[Resource], str | None]] = [(rest, scope)] if rest else []
     for resource in waiting:
-        others = [x for x in session.own_records(resource) if in_scope(x, scope)]
+        others = [x for x in session.decisions.own_records(resource) if in_scope(x, scope)]
         held = [x for x in others if not is_kept(x) and x.answers_to(session.actor)]
         steps += [([resource], x.scope) for x in held]
         if word is not None and not held:
@@ -459,7 +459,7 @@ def _end_in_ledger(session: LedgerSession, resources: Sequence[Resource]) -> tup
     """End in the ledger what files alone assign to the caller; returns warnings."""
     warnings: tuple[str, ...] = ()
     # What the caller still holds a part of is left as it is.
-    wanted = [resource for resource in resources if not session.own_records(resource)]
+    wanted = [resource for resource in resources if not session.decisions.own_records(resource)]
     for start in range(0, len(wanted), MAX_RESOURCES):
         operations = [
             Unassign(id=fresh_id(), actor=session.actor, resource=resource)
@@ -584,7 +584,7 @@ def _write_without_ledger(
 def is_no_task(session: LedgerSession, plan: Planned) -> bool:
     """Return whether names must be tasks here, and this one neither is nor was one."""
     return session.edges.is_unknown(plan) and not any(
-        x.edge or x.state is State.COMPLETED for x in session.known_records(plan.resource)
+        x.edge or x.state is State.COMPLETED for x in session.decisions.known_records(plan.resource)
     )
 
 
@@ -673,7 +673,7 @@ def _status_that_stays(
         return ()
     if scope is not None and scope != WHOLE:
         why = f"only scope {scope} is finished"
-    elif any(x.state is State.ACTIVE for x in session.known_records(plan.resource)):
+    elif any(x.state is State.ACTIVE for x in session.decisions.known_records(plan.resource)):
         why = "others still work on it"
     else:
         why = "task files are not written here"
@@ -700,7 +700,7 @@ def set_status(
     head = session.store.known(session.layer)
     picked = head is not None and any(
         x.picked and x.answers_to(session.actor) and holder_has(x, session.moment(head))
-        for x in session.own_records(planned.resource)
+        for x in session.decisions.own_records(planned.resource)
     )
     if edges.rules.progress(word) is Progress.OTHER and picked:
         # Handed on for a review, say: a lapse no longer puts it back into the queue.

@@ -396,12 +396,16 @@ def _claim_of(
 ) -> Claim:
     paths = options.paths
     if not paths:  # of one's own lapsed lease they go on, as those of a live one do
-        own = (x for x in session.own_records(planned.resource) if x.scope == options.scope)
+        own = (
+            x for x in session.decisions.own_records(planned.resource) if x.scope == options.scope
+        )
         paths = next((x.paths for x in own), ())
     terms = {name: getattr(options, name) for name in _SAME}
     terms["paths"] = tuple(dict.fromkeys((*paths, *planned.paths)))
     # Unless the task is the caller's by its file, and not by an earlier pick.
-    chosen = planned.mine and not any(x.picked for x in session.own_records(planned.resource))
+    chosen = planned.mine and not any(
+        x.picked for x in session.decisions.own_records(planned.resource)
+    )
     terms["picked"] = options.picked and not chosen
     terms["default_fits"] |= session.terms.ttl_is_default
     return Claim(

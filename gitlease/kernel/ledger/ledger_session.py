@@ -261,6 +261,7 @@ class LedgerSession:
         self.store, self.clock, self.layer = store, clock, layer
         self.caller, self.actor = caller, caller.actor
         self.edges, self.terms = edges, terms
+        self.decisions = edges.decisions
         self.landed, self._learn = landed, learn
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
@@ -328,14 +329,6 @@ class LedgerSession:
         """The caller's leases in a session, by this clone's copy; ``but`` these ids."""
         own = self.own_live()
         return [x for x in own if x.session == name and not x.parked and x.lease_id not in but]
-
-    def known_records(self, resource: Resource) -> list[Lease]:
-        """The records of a resource in this clone's copy. Raises Invalid for a damaged one."""
-        return self.edges.decisions.known_records(resource)
-
-    def own_records(self, resource: Resource) -> list[Lease]:
-        """Those that are unfinished and of the caller's person; none if one is damaged."""
-        return self.edges.decisions.own_records(resource)
 
     def known_policy(self) -> Policy | None:
         """The policy in this clone's copy, without a connection; None before the first contact."""

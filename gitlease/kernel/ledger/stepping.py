@@ -136,7 +136,7 @@ def change_with_edges(
             if not any(_is_by_file(x) for x in refusal.each or (refusal,)):
                 raise
             # The plan may be older than what the ledger decided about an assignee since.
-            session.edges.decisions.deepen()
+            session.decisions.deepen()
             if not planned_again and [p.others for p in plan()[1]] != [p.others for p in planned]:
                 planned_again = True
                 continue
@@ -466,7 +466,7 @@ def _complete_landed(
     if resources is None:  # without reading the records of everybody else
         leases = session.own_live()
     else:
-        leases = [x for resource in resources for x in session.own_records(resource)]
+        leases = [x for resource in resources for x in session.decisions.own_records(resource)]
     own = _own(session, head, leases)
     landed, branch = session.landed(own, ended=ended) if own else ((), "")
     if not landed:
