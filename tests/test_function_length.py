@@ -13,7 +13,6 @@ MOST_PARAMETERS = 8  # of a constructor, beside self
 WIDER = {
     "LedgerSession",
     "RefLedgerStore",
-    "Transaction",
 }
 
 

@@ -280,7 +280,6 @@ class LedgerSession:
             layer=self.layer,
             patience=self.terms.patience,
             dice=self.terms.dice,
-            carry=self.terms.carry,
         )
 
     def for_dry_run(self) -> LedgerSession:
@@ -411,7 +410,8 @@ class LedgerSession:
         read = self.mailbox.acknowledgement(known)
         # A full step leaves them to the next one.
         batch = [*operations, *read][: max(MAX_STEP, len(operations))]
-        carry_out, rehearse = self.transaction.carry_out, self.transaction.rehearse
+        carry_out = self.terms.carry or self.transaction.carry_out
+        rehearse = self.transaction.rehearse
         try:
             if self.is_dry:
                 # What a real step would let go of first.

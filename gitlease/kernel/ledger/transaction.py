@@ -129,14 +129,12 @@ class Transaction:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         settles: bool = True,
-        carry: CarryOut | None = None,
         brings: bool = False,
     ) -> None:
         """``settles``: what became of a change that was left open is of use to a later command.
-        ``carry`` carries batches out in the place of this, with those of others.
-
-        ``brings``: it is a gateway, which puts back the leases of all that it brought."""
-        self._store, self._clock, self.actor, self._carry = store, clock, actor, carry
+        ``brings``: it is a gateway, which puts back the leases of all that it brought.
+        """
+        self._store, self._clock, self.actor = store, clock, actor
         self._layer, self._patience, self._settles = layer, patience, settles
         self._dice, self._brings = dice or random.SystemRandom(), brings
 
@@ -144,8 +142,6 @@ class Transaction:
         self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
     ) -> Step:
         """Apply a batch to the shared ledger, or raise the refusal that the fresh ledger gives."""
-        if self._carry is not None:
-            return self._carry(operations, together=together, what=what)
         along: Sequence[Operation] = ()
         others: Sequence[Operation] = ()
         alone, waiting = False, _Waiting(self._store, self._clock, self._layer, operations, what)

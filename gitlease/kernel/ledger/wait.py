@@ -84,7 +84,6 @@ class WaitQueue:
             dice=session.terms.dice,
             # What became of a ticket is of no use to a later command.
             settles=False,
-            carry=session.terms.carry,
         )
         self.ticket: str | None = None
         """The id of the ticket, from when one may stand in the ledger."""
@@ -168,7 +167,8 @@ class WaitQueue:
 
     def _carry_out(self, op: Operation) -> Step:
         what = f"the ticket for {self._resources[0]}"
-        return self._transaction.carry_out([op], what=what)
+        carry_out = self._session.terms.carry or self._transaction.carry_out
+        return carry_out([op], together=True, what=what)
 
 
 LOOK = 7.0  # seconds between the looks of the first in line, at most
