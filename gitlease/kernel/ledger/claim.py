@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -142,13 +143,18 @@ def wait(
 
 def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
     session, options = plan.session, plan.options
-    for attempt in attempts(plan, wait=wait, on_wait=on_wait):
+    attempts = plan.attempts(NO_TURN)
+    if wait is not None:
+        from gitlease.kernel.ledger.wait import Waiter
+
+        attempts = Waiter(plan, seconds=wait, on_wait=on_wait).attempts()
+    for attempt in attempts:
         with attempt:
             try:
                 attempt.answer = change_with_edges(
                     session,
                     "claim",
-                    attempt.operations,
+                    partial(plan.operations, attempt.turn),
                     goal=HELD,
                     commit=options.commit,
                     checked=options.one,
@@ -161,36 +167,18 @@ def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
     return replace(answer, warnings=tuple(dict.fromkeys(warnings)))
 
 
-def attempts(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Iterator[Attempt]:
-    """Yield one attempt after another until one succeeds, each a context for the step.
-
-    Raise the error of an attempt if no other may succeed. ``wait``: within so many seconds, go on
-    when the resources may be free.
-    """
-    if wait is None:
-        yield from plan.attempts(NO_TURN)
-        return
-    from gitlease.kernel.ledger.wait import Waiter
-
-    yield from Waiter(plan, seconds=wait, on_wait=on_wait).attempts()
-
-
 class Attempt:
-    """One attempt to claim what is planned, in one turn.
+    """One attempt to claim what is planned, in one turn; its block carries it out.
 
-    As a context it keeps any error of its block: the iterator that yielded the attempt raises it
-    again, or yields another attempt.
+    It keeps any error of the block: the iterator that yielded the attempt raises it again, or
+    yields another attempt.
     """
 
     answer: Answer
     error: BaseException | None = None
 
-    def __init__(self, plan: ClaimPlan, turn: Turn) -> None:
-        self.turn, self._plan = turn, plan
-
-    def operations(self) -> tuple[Sequence[Operation], Sequence[Planned]]:
-        """Plan the step by the task files as they are now."""
-        return self._plan.operations(self.turn)
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
 
     def __enter__(self) -> Self:
         return self
@@ -272,7 +260,7 @@ class ClaimPlan:
             _claim_of(
                 self.session,
                 p,
-                self._options_for(p.resource),
+                self._options_for(p.resource) if p.resource in self._under else options,
                 turn,
                 abandoned=p.resource in gone,
             )
@@ -301,9 +289,7 @@ class ClaimPlan:
         return [pick, leave]
 
     def _options_for(self, resource: Resource) -> ClaimOptions:
-        former = self._under.get(resource)
-        if former is None:
-            return self.options
+        former = self._under[resource]
         # Only from that address: somebody else may have been faster.
         reason = self.options.reason or f"{former} is the same person"
         return replace(self.options, takeover=True, expect_holder=former, reason=reason)
@@ -320,7 +306,7 @@ class ClaimPlan:
     def attempts(self, turn: Turn) -> Iterator[Attempt]:
         """Yield one attempt after another until one succeeds; raise the refusal that stays."""
         while True:
-            attempt = Attempt(self, turn)
+            attempt = Attempt(turn)
             yield attempt
             if attempt.error is None:
                 return
