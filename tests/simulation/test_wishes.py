@@ -37,12 +37,14 @@ SMALL = {
     "in turn": World((TURN, ("wait",)), ("F001", "F002"), silences=1, lags=1),
     "silence": World(THREE, NAMES, silences=1),
     "lapse": World((TURN, ("wait",)), ("F001", "F001"), instants=(0, 12), silences=1),
+    "release": World((TURN, ("claim",), ("wait",)), NAMES),
+    "release and kills": World((TURN, ("wait",), ("wait",)), NAMES, crashes=1),
     "silence and kills": World((TURN, TURN), ("F001", "F001"), silences=1, crashes=1),
 }
 
 
-@pytest.mark.nightly("silence", "silence and kills", "mirror", "replicas")
-@pytest.mark.slow("three for one", "lapse", "kills", "in turn")
+@pytest.mark.nightly("silence", "silence and kills", "release and kills", "mirror", "replicas")
+@pytest.mark.slow("three for one", "lapse", "kills", "in turn", "release")
 @pytest.mark.default
 @pytest.mark.parametrize("world", SMALL)
 def test_wishes_keep_the_rules_in_every_state(world: str) -> None:
