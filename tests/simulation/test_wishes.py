@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from simulation import wishes
 from simulation.shared_state import OwnTime
+from simulation.wish_costs import contend, racing, wishing
 from simulation.wish_worlds import LIFE, Explorer, World, life
 from simulation.wishes import (
     DONE,
@@ -192,3 +193,14 @@ def test_wishes_keep_the_rules_in_lives_of_five_clients() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_wishes_keep_the_rules_in_many_lives(part: int) -> None:
     assert lived(range(1_000 * (part + 1), 1_000 * (part + 1) + 100))["mirror"] > 10
+
+
+# --- costs ----------------------------------------------------------------------------------------
+
+
+def test_wishes_save_pushes_where_many_contend_and_cost_nothing_where_nobody_does() -> None:
+    assert contend(1, 0.0, wishing(2), seed=1) == contend(1, 0.0, racing, seed=1)
+    assert contend(2, 0.0, wishing(2), seed=1) == contend(2, 0.0, racing, seed=1)
+    many = contend(20, 0.0, wishing(2), seed=1)
+    assert many.pushes <= 60
+    assert many.pushes * 2 < contend(20, 0.0, racing, seed=1).pushes
