@@ -25,6 +25,7 @@ from gitlease.check import rules
 from gitlease.check.rules import finding_of
 from gitlease.guard.commits import CommitFacts
 from gitlease.guard.whose import (
+    GRANTS,
     LaterGrants,
     Makers,
     Naming,
@@ -43,7 +44,7 @@ from gitlease.kernel.rules.moves.operations import LAPSED, Event
 from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
 from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
 from gitlease.kernel.rules.work import Named
-from gitlease.kernel.store.history_reader import GRANTS, LedgerHistory
+from gitlease.kernel.store.history_reader import LedgerHistory
 from gitlease.verbs.findings import CheckRule, Finding, Level
 
 PATHS_SHOWN = 5

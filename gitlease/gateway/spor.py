@@ -50,7 +50,7 @@ from gitlease.kernel.rules.errors import (
     UsageError,
     shown,
 )
-from gitlease.kernel.rules.instant import EPOCH, LONGEST, MS, rfc3339_ms
+from gitlease.kernel.rules.instant import LONGEST, MS, rfc3339_ms
 from gitlease.kernel.rules.lease import State
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import is_kept
@@ -447,4 +447,4 @@ def message_of(error: GitleaseError) -> str:
 
 
 def _ms(at: datetime) -> int:
-    return round((at - EPOCH).total_seconds() * MS)
+    return round(at.timestamp() * MS)

@@ -430,3 +430,7 @@ def in_range(
         boundary = _listed(repository, "--no-walk", "--ignore-missing", *some, "--")
         newest = max([newest, *(x.recorded for x in boundary)])
     return commits, not cut and all(x.recorded > newest for x in rows)
+
+
+class TooMuch(Invalid):
+    """There is more work to examine than the limits allow."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.guard.callers import commit_words, is_forced_push, is_mirror_push
 from gitlease.guard.commits import CommitFacts, CommitReader, merged, task_status_changes, touched
-from gitlease.guard.history import Changed, committed, paths_between, staged
+from gitlease.guard.history import Changed, TooMuch, committed, paths_between, staged
 from gitlease.guard.message import (
     MessageReading,
     is_bare,
@@ -27,7 +27,7 @@ from gitlease.guard.reports import GuardReport, PushedCommit, PushedWork, Staged
 from gitlease.guard.service import GuardService
 from gitlease.kernel.git.files import Table, notes_of, strings_in
 from gitlease.kernel.git.repository import Repository, ask, is_on, main_of
-from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, TooMuch
+from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import person_key
 from gitlease.kernel.rules.lease_view import LeaseView

@@ -17,10 +17,18 @@ from functools import reduce
 from itertools import combinations, groupby, islice
 from operator import or_
 
-from gitlease.guard.history import FORM, NO_RENAMES, RENAMES, Changed, by_commit, differs, read
+from gitlease.guard.history import (
+    FORM,
+    NO_RENAMES,
+    RENAMES,
+    Changed,
+    TooMuch,
+    by_commit,
+    differs,
+    read,
+)
 from gitlease.kernel.git.repository import Repository, as_entry, ask, is_id, refusal
 from gitlease.kernel.git.run import GitResult
-from gitlease.kernel.rules.errors import TooMuch
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.work import KEY, Authorship, read_trailer
 

@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator, Mapping
 from gitlease.guard.callers import working_parent
 from gitlease.guard.notes import common_dir_of, find_common_dir, first_line
 from gitlease.kernel.git.files import Notes, Table, is_private, notes_of, strings_in
-from gitlease.kernel.git.repository import SUFFIX, Repository, ask_line, fit_name, short_host
+from gitlease.kernel.git.repository import Repository, ask_line, fit_name, short_host
 from gitlease.kernel.git.run import numbered_in, still_runs
 from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
 from gitlease.kernel.rules.instant import MS
@@ -252,7 +252,7 @@ def _free_worktree(repository: Repository, name: str) -> str:
     fit, number = fit_name(name), 1
     while True:
         tried = fit if number == 1 else f"{fit}-{number}"
-        path = os.path.join(f"{repository.toplevel}{SUFFIX}", tried)
+        path = os.path.join(str(repository.linked_trees), tried)
         branch = ("rev-parse", "--verify", "--quiet", f"refs/heads/{tried}")
         if not os.path.lexists(path) and not ask_line(repository, *branch):
             return path

@@ -18,7 +18,7 @@ from gitlease.guard.reports import (
     Unreachable,
     reach_of,
 )
-from gitlease.kernel.git.files import LARGEST_NOTES, load_json, make_folders, store_json
+from gitlease.kernel.git.files import load_json, make_folders, store_json
 from gitlease.kernel.ledger.ports import Clock, LedgerStore, Snapshot
 from gitlease.kernel.rules.errors import (
     AnotherLedger,
@@ -571,7 +571,7 @@ class WatchFolder:
         state = self._state(layer)
         version = known.version if (known := StateFolder(state).load()) else ""
         try:
-            facts = load_json(os.path.join(state, FACTS), LARGEST_NOTES)
+            facts = load_json(os.path.join(state, FACTS))
             kept = JSON.load(CachedLedger, facts, **NOT_KEPT)
         except Damaged:
             return None
@@ -612,7 +612,7 @@ class WatchFolder:
     def unreachable(self) -> Unreachable | None:
         """Return the last failure to reach the remote; None if it was reached since."""
         with contextlib.suppress(Damaged):
-            failure = load_json(os.path.join(self._state(""), FAILURE), LARGEST_NOTES)
+            failure = load_json(os.path.join(self._state(""), FAILURE))
             return JSON.load(Unreachable, failure)
         return None
 

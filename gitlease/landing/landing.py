@@ -67,7 +67,7 @@ from gitlease.kernel.rules.lease import State, holder_has, same_person
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import Complete, Operation, Renew
 from gitlease.kernel.rules.resources import WHOLE, Resource, parse_resource
-from gitlease.kernel.rules.work import read_lines, trailer
+from gitlease.kernel.rules.work import trailer
 from gitlease.kernel.settings.schema import Location, Tasks
 from gitlease.kernel.store.private_store import make_folder
 from gitlease.landing.fenced_push import FencedPush, PushRefused
@@ -76,7 +76,7 @@ from gitlease.landing.replay import CommitData, MergeConflict, Replay, listed
 from gitlease.landing.tether import start_tethered
 from gitlease.tasks.edge_commit import IndexEntry, UserGit
 from gitlease.tasks.edit import change_file, edit_task, read_place
-from gitlease.tasks.files import merged
+from gitlease.tasks.files import merged, read_lines
 from gitlease.tasks.reading import value_of
 from gitlease.tasks.scan import MAX_BYTES, Wanted, printable
 

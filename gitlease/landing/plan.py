@@ -18,7 +18,6 @@ from gitlease.kernel.git.pushes import main_branches
 from gitlease.kernel.git.rejections import denies, retry_hints
 from gitlease.kernel.git.repository import (
     TIMEOUT,
-    TRUE,
     Pieces,
     Repository,
     ask,
@@ -316,7 +315,7 @@ _BECAME = {
 }
 _SUMMARY = re.compile(r"([0-9a-f]{40,64})\.\.\.?([0-9a-f]{40,64})")
 _BRANCH = "refs/heads/"
-_ON_DEMAND = TRUE | {"on-demand", "only"}
+_ON_DEMAND = {"on-demand", "only"}
 
 
 class GitWork:
@@ -366,7 +365,7 @@ class GitWork:
         config = self._repository.config
         recurse = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
         chosen = any(word.startswith("--recurse-submodules") for word in request.choosing)
-        if recurse.lower() in _ON_DEMAND and not chosen:
+        if (is_on(recurse) or recurse.lower() in _ON_DEMAND) and not chosen:
             words += ["--recurse-submodules=check"]
         words += ["--", push.remote, *request.refspecs]
         # Read before a hook may move a branch: git pushes the ids of then.

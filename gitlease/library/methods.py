@@ -280,8 +280,7 @@ KINDS: Mapping[str, type[GitleaseError]] = {
     for kind in vars(errors).values()
     if isinstance(kind, type)
     and issubclass(kind, GitleaseError)
-    and kind.__name__
-    not in ("GitleaseError", "HeadGone", "TooMuch", "PlaceLearnt", "AnotherLedger")
+    and kind.__name__ not in ("GitleaseError", "HeadGone", "PlaceLearnt", "AnotherLedger")
 }
 
 

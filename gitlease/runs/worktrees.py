@@ -6,7 +6,6 @@ import os
 
 from gitlease.kernel.git.repository import (
     CHECKOUT,
-    SUFFIX,
     Repository,
     ask,
     ask_line,
@@ -63,9 +62,10 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
 
 def folder_of(repository: Repository) -> str:
     """The folder of a work tree's linked ones, beside it. Invalid without a work tree."""
-    if repository.toplevel is None:
+    folder = repository.linked_trees
+    if folder is None:
         raise Invalid("there is no work tree here: linked ones go beside it")
-    return repository.toplevel + SUFFIX
+    return folder
 
 
 def drop_finished(repository: Repository, name: str, *, branch: str, base: str, file: str) -> None:

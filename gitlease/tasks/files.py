@@ -27,7 +27,7 @@ from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Lease
 from gitlease.kernel.rules.resources import Resource, fold
-from gitlease.kernel.rules.work import Named, read_lines
+from gitlease.kernel.rules.work import KEY, Named, read_trailer
 from gitlease.kernel.settings.schema import Tasks
 from gitlease.kernel.store.private_store import make_folder
 from gitlease.kernel.store.records import STEP
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKED_AT = 10_000  # entries of a submodule
+_NAME = f"{KEY}: "  # begins a line with a trailer
 MOST_BRANCHES = 64  # in which an unknown name is looked for
 
 
@@ -558,3 +559,9 @@ def _named_by_commits_since(repository: Repository, since: int, *refs: str) -> l
 def _names(named: Sequence[Named], lease: Lease, layer: str) -> bool:
     wanted = (lease.resource.key, lease.token, fold(lease.scope), layer.lower())
     return any((x.key, x.token, fold(x.scope), x.layer) == wanted for x in named)
+
+
+def read_lines(lines: Iterable[str]) -> list[Named]:
+    """The grants that the trailers among the lines of a message name."""
+    values = (line.removeprefix(_NAME) for line in lines if line.startswith(_NAME))
+    return [named for value in values if (named := read_trailer(value)) is not None]

@@ -30,7 +30,6 @@ from gitlease.gateway.doctor import gateway
 from gitlease.guard.doctor import hooks, sessions
 from gitlease.guard.hook_places import CONFIG_HOOKS, HOOK_RUN, git_version
 from gitlease.kernel.git.files import (
-    LARGEST_NOTES,
     LEFT_OVER,
     NOTES,
     exclusive,
@@ -495,8 +494,8 @@ def is_sound(folder: str, name: str) -> bool:
                 return True
         return not os.path.lexists(path)
     if re.fullmatch(f"({LAYER})?{NOTES}", name):
-        empty = not os.path.isdir(path) and not read_small(path, LARGEST_NOTES)
-        return empty or load_json(path, LARGEST_NOTES) is not None
+        empty = not os.path.isdir(path) and not read_small(path)
+        return empty or load_json(path) is not None
     if not STORE.fullmatch(name):
         return True
     fsck = (f"--git-dir={path}", "fsck", "--no-dangling", "--no-progress")

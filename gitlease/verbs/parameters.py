@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.kernel.rules.errors import MAX_WORD, UsageError
+from gitlease.kernel.rules.errors import UsageError
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import MAX_NOTE, MAX_REASON
 from gitlease.kernel.rules.resources import Resource
@@ -233,7 +233,7 @@ TaskPaths = Annotated[
 Priority = Annotated[
     str | None,
     Parameter(
-        kind=text_kind("the priority", MAX_WORD),
+        kind=text_kind("the priority"),
         about="Its priority, as other tasks have them.",
         metavar="P",
     ),
@@ -294,9 +294,7 @@ Cached = Annotated[
 # --- sessions -------------------------------------------------------------------------------------
 
 
-SessionId = Annotated[
-    str | None, Parameter(kind=replace(text_kind("the session", MAX_WORD), metavar="ID"))
-]
+SessionId = Annotated[str | None, Parameter(kind=replace(text_kind("the session"), metavar="ID"))]
 EndAll = Annotated[bool, _ALL.but("End all your sessions.")]
 ReleaseToo = Annotated[bool, _SWITCH.but("Also unassign yourself from the tasks.")]
 EachNote = Annotated[str | None, _NOTE.but("Leave a note on each resource.")]

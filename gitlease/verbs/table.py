@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gitlease.kernel.rules.errors import (
+    MAX_WORD,
     USE_ANY,
     GitleaseError,
     Hint,
@@ -462,7 +463,7 @@ def _switch(_door: Any, data: Any, name: str) -> bool:
     return data
 
 
-def text_kind(what: str, limit: int, *, lines: bool = False) -> Kind:
+def text_kind(what: str, limit: int = MAX_WORD, *, lines: bool = False) -> Kind:
     """The kind of a text of at most ``limit`` characters, in one line or several."""
 
     def read(door: Any, data: Any, name: str) -> str:

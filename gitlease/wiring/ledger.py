@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.mainline import (
-    MAILMAP,
-    MAX_MAILMAP,
-    Mailmap,
     MainBranch,
     known_main,
     learn_main,
-    read_main_file,
+    mailmap_of,
 )
 from gitlease.kernel.git.objects import SHA1, SHA256
 from gitlease.kernel.git.repository import Repository, Ways, main_branch, without_secrets
@@ -329,12 +326,7 @@ class LedgerPlace:
 
     def mailmap(self) -> Mapping[str, str]:
         """The mailmap of the remote's default branch; it is read when it is first asked for."""
-
-        def load() -> bytes:
-            names = remotes_of_work(self.location, self.repository)
-            return read_main_file(self.repository, names, MAILMAP, limit=MAX_MAILMAP).data
-
-        return Mailmap(load)
+        return mailmap_of(self.repository, lambda: remotes_of_work(self.location, self.repository))
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""

@@ -14,6 +14,7 @@ from support.session import MemoryWorld
 from support.snapshots import check_words
 from support.tasks import MemoryTasks, task
 
+from gitlease.guard.history import TooMuch
 from gitlease.guard.hooks import Hooks, HookWorktree
 from gitlease.guard.reports import PushedCommit, PushedWork, StagedChange, Started
 from gitlease.guard.service import GuardedLayers, GuardService, WatchFolder
@@ -22,7 +23,7 @@ from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.rules.edge import Addresses, Task
-from gitlease.kernel.rules.errors import LeaseHeld, TooMuch
+from gitlease.kernel.rules.errors import LeaseHeld
 from gitlease.kernel.rules.lease import Actor, State
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.kernel.rules.viewpoint import Severity, Touched

@@ -25,6 +25,7 @@ LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
 # Without O_NONBLOCK the opening of a pipe waits for somebody who writes it.
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CACHE = ".cache"
+LARGEST_NOTES = 64 * 1024 * 1024
 _AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400}
 
 # The git directories that ``core.sharedRepository`` shares, each with the bits that it gives.
@@ -88,7 +89,7 @@ def read_regular(path: str, limit: int) -> bytes | None:
     return None if read is None else read[0]
 
 
-def read_small(path: str, limit: int) -> bytes | None:
+def read_small(path: str, limit: int = LARGEST_NOTES) -> bytes | None:
     """Read a regular file of at most ``limit`` bytes; None for anything else."""
     with contextlib.suppress(OSError):
         read = read_with_status(path, limit)
@@ -96,7 +97,7 @@ def read_small(path: str, limit: int) -> bytes | None:
     return None
 
 
-def load_json(file: str, limit: int) -> Any:
+def load_json(file: str, limit: int = LARGEST_NOTES) -> Any:
     """Read a file of ours; None when it cannot be read, or is larger than ``limit``."""
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(read_small(file, limit) or b"")
@@ -333,7 +334,6 @@ def alone(folder: str) -> Iterator[None]:
 
 NOTES = "notes.json"
 MAIN_FILE = "main.json"  # what the default branch says of the place of the ledger
-LARGEST_NOTES = 64 * 1024 * 1024
 MOST_NOTES = 200  # of a kind: the newest are kept
 
 # By key, when a note was written (in seconds since the epoch), and its JSON value.

@@ -488,6 +488,11 @@ def read_mailmap(data: bytes) -> dict[str, str]:
     return {person_key(match[2]): person_key(match[1]) for match in found}
 
 
+def mailmap_of(repository: Repository, names: Callable[[], Sequence[str]]) -> Mapping[str, str]:
+    """The mailmap of the default branch of the first of these remotes that has one."""
+    return Mailmap(lambda: read_main_file(repository, names(), MAILMAP, limit=MAX_MAILMAP).data)
+
+
 class Mailmap(Mapping[str, str]):
     """The usual address of each other one, read when it is first asked for."""
 

@@ -144,6 +144,11 @@ class Repository:
         """Eight hex digits that name this clone on this machine, the same in all work trees."""
         return _digest(f"{short_host() or ''}\0{os.path.realpath(self.common_dir)}")[:8]
 
+    @property
+    def linked_trees(self) -> str | None:
+        """The folder for linked work trees, beside this one; None without a work tree."""
+        return None if self.toplevel is None else f"{self.toplevel}.worktrees"
+
     def branch(self) -> str | None:
         """The current branch's short name; None when HEAD is detached."""
         head = os.path.join(self.git_dir, "HEAD")
@@ -588,7 +593,6 @@ def detail_of(printed: Sequence[str], result: GitResult, timeout: float) -> str:
 # --- linked work trees -------------------------------------------------------------------------
 
 CHECKOUT = 600.0  # seconds for the files of a work tree to be written
-SUFFIX = ".worktrees"  # of the folder beside the work tree that has them
 
 _UNFIT = r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$"
 

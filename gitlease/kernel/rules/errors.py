@@ -265,10 +265,6 @@ class Invalid(GitleaseError):
     code = "invalid"
 
 
-class TooMuch(Invalid):
-    """There is more work to examine than the limits allow."""
-
-
 class PlaceLearnt(Invalid):
     """The remote told only now which layer is used here: nothing was done, so begin again."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 
 from gitlease.kernel.rules.errors import UsageError
@@ -18,7 +18,6 @@ from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, fold, parse_res
 KEY = "Gitlease"  # of the trailers
 LONGEST_TRAILER = 2_000  # characters of one trailer: a path has less
 
-_NAME = f"{KEY}: "
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|\S+)'
 # Compiled where they are used: a hook that only loads this has no time for it.
 _TRAILER = (
@@ -67,12 +66,6 @@ def read_trailer(value: str) -> Named | None:
         scope=more.get("scope", WHOLE),
         layer=more.get("layer", GLOBAL_LAYER).lower(),
     )
-
-
-def read_lines(lines: Iterable[str]) -> list[Named]:
-    """The grants that the trailers among the lines of a message name."""
-    values = (line.removeprefix(_NAME) for line in lines if line.startswith(_NAME))
-    return [named for value in values if (named := read_trailer(value)) is not None]
 
 
 def _one_word(text: str) -> str:

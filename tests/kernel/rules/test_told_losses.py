@@ -7,7 +7,8 @@ from kernel.rules.values import KIM, NOON
 from gitlease.kernel.rules.errors import LeaseLost, Loss
 from gitlease.kernel.rules.ledger import Notice
 from gitlease.kernel.rules.loss import explained
-from gitlease.kernel.rules.work import Named, read_lines
+from gitlease.kernel.rules.work import Named
+from gitlease.tasks.files import read_lines
 
 
 def notice(scope: str, what: str = "revoked") -> Notice:
