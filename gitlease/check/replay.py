@@ -30,9 +30,7 @@ from gitlease.kernel.store.object_store import open_objects
 from gitlease.kernel.store.records import (
     HEADER_FILE,
     MAX_HEADER,
-    MAX_RECORD,
     BadRecord,
-    write_lease,
 )
 from gitlease.kernel.store.tree import GitRecords, LedgerCommit, read_commit, read_ledger
 from gitlease.server.receive import repeat_step, step_record
@@ -206,7 +204,7 @@ class _Replay:
         # A renewal may replace the one before it, so that revisions are missing and are no breach.
         if before is not None and gap > 0 and commit.is_renewal:
             self._verified.hidden += gap
-            record = step_record(commit.message)
+            record = step_record(commit)
             _check_replaced(record, commit, before, ledger)
             self._take_ids([x.id for x in record.operations])
             return
@@ -310,7 +308,7 @@ def _check_renewed(
 ) -> None:
     try:
         old, new = _records(before).read_at(file), _records(after).read_at(file)
-        data = _records(after).read(file, MAX_RECORD)
+        is_as_written = _records(after).has_form_of(file, new)
     except BadRecord as error:
         raise Illegal("record", f"a renewal changes {ascii(file)[:160]}: {error}") from None
     policy = after.header.policy
@@ -327,7 +325,7 @@ def _check_renewed(
     }
     wrong = [x for x, y in vars(old).items() if vars(new)[x] != y and not fits.get(x, False)]
     # Whoever writes a record by hand writes other bytes than gitlease would.
-    if not wrong and data != write_lease(new):
+    if not wrong and not is_as_written:
         wrong = ["form"]
     if wrong:
         raise Illegal("record", f"the {wrong[0]} of {new.resource} changes in a renewal")

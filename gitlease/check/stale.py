@@ -37,10 +37,9 @@ from gitlease.kernel.rules.lease import (
     Lease,
     Moment,
     Policy,
-    Standing,
     State,
+    has_lapsed,
     same_person,
-    standing,
 )
 from gitlease.kernel.rules.moves.claiming import completed_records
 from gitlease.kernel.rules.moves.holding import RETIRED
@@ -579,7 +578,7 @@ def records_of(
     """The records of a layer, without completed ones that are kept no longer."""
     for lease in leases:
         if lease.state is not State.COMPLETED:
-            yield Record(lease, layer, lapsed=standing(lease, policy, moment) is Standing.LAPSED)
+            yield Record(lease, layer, lapsed=has_lapsed(lease, policy, moment))
         elif moment.now.wall_ms < lease.renewed_at + policy.keep_completed * MS:
             yield Record(lease, layer, done=True)
 

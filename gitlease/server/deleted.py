@@ -10,7 +10,7 @@ from gitlease.kernel.git.objects import GitObjects
 from gitlease.kernel.rules.moves.operations import Restore
 from gitlease.kernel.rules.moves.transitions import Illegal, StepRecord
 from gitlease.kernel.store import tree
-from gitlease.kernel.store.records import BadStep, operations_line, read_step
+from gitlease.kernel.store.records import BadStep
 
 MOST_REPLAYED = 10_000  # commits, of which a server judges five hundred a second
 
@@ -26,10 +26,10 @@ def restored_base(objects: GitObjects, version: str) -> str:
     if commit is None or len(commit.parent_ids) != 1:
         return ""
     try:
-        record = read_step(operations_line(commit.message) or "")
+        record = commit.step
     except BadStep:
         return ""
-    return commit.before if has_restoration(record) else ""
+    return commit.before if record is not None and has_restoration(record) else ""
 
 
 def past_of(objects: GitObjects, version: str) -> list[str]:

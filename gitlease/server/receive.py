@@ -56,7 +56,7 @@ from gitlease.kernel.settings.schema import FILE as SETTINGS_FILE
 from gitlease.kernel.settings.schema import Settings
 from gitlease.kernel.store import tree
 from gitlease.kernel.store.object_store import NewObjects
-from gitlease.kernel.store.records import HEADER_FILE, BadStep, operations_line, read_step
+from gitlease.kernel.store.records import HEADER_FILE, BadStep
 from gitlease.kernel.store.tree import (
     MAX_TREE,
     LedgerCommit,
@@ -241,7 +241,7 @@ def repeat_step(
     The ledger's damage raises Invalid.
     """
     commit = commit_at(objects, version)
-    record = step_record(commit.message)
+    record = step_record(commit)
     applied = carry_out(record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
@@ -259,19 +259,19 @@ def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     return commit
 
 
-def step_record(message: str) -> StepRecord:
+def step_record(commit: LedgerCommit) -> StepRecord:
     """The operations that a commit's message names. Raises Illegal if it does not."""
-    line = operations_line(message)
-    if line is None:
+    try:
+        step = commit.step
+    except BadStep as error:
+        raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
+    if step is None:
         raise Illegal(
             "operations",
             "its commit does not name its operations",
             hints=("an older gitlease wrote it: upgrade that one; or it is not a ledger",),
         )
-    try:
-        return read_step(line)
-    except BadStep as error:
-        raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
+    return step
 
 
 def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Applied) -> None:
@@ -361,11 +361,7 @@ def judge_ledger(
             judge_step(objects, base, new, pusher, now_ms)
             return
         for version in _steps(objects, old, new):
-            if (
-                old
-                and not opens
-                and has_restoration(step_record(commit_at(objects, version).message))
-            ):
+            if old and not opens and has_restoration(step_record(commit_at(objects, version))):
                 raise Illegal("restore", "the ledger is there, and only a deleted one is restored")
             judge_step(objects, old, version, pusher, now_ms)
             old, opens = version, False
@@ -383,7 +379,7 @@ def check_waits(objects: GitObjects, new: str) -> None:
     if restored_base(objects, new):
         return
     first = _steps(objects, "", new)[0]
-    if not has_restoration(step_record(commit_at(objects, first).message)):
+    if not has_restoration(step_record(commit_at(objects, first))):
         raise Illegal(
             "recorded",
             f"{SETTINGS_FILE} on the default branch records a ledger, and there is none here: "

@@ -375,6 +375,11 @@ def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
     return _judged(lease, policy, moment)[0]
 
 
+def has_lapsed(lease: Lease, policy: Policy, moment: Moment) -> bool:
+    """Return whether anyone may take it now, as far as its term goes."""
+    return standing(lease, policy, moment) is Standing.LAPSED
+
+
 def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
     """Return whether the record is from the future by more than the allowance: a clock is wrong."""
     return _is_future(lease, policy.margins.widest(lease.margins), moment)
@@ -492,7 +497,7 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
     # One's own by the holder's clock, which runs out first: not by the contender's.
     if lease.answers_to(actor):
         return Relation.MINE if holder_has(lease, moment) else Relation.MINE_LAPSED
-    lapsed = standing(lease, policy, moment) is Standing.LAPSED
+    lapsed = has_lapsed(lease, policy, moment)
     if lease.same_holder(actor):
         if lapsed:
             return Relation.MINE_LAPSED

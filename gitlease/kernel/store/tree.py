@@ -60,6 +60,7 @@ from gitlease.kernel.store.records import (
     read_step,
     resource_hash,
     write_header,
+    write_lease,
     write_message,
 )
 from gitlease.kernel.store.state import KeptLeases, load_leases, store_leases
@@ -297,6 +298,10 @@ class GitRecords:
 
     def _lease(self, file: str) -> Lease:
         return _sound(self.record_at(file))
+
+    def has_form_of(self, file: str, lease: Lease) -> bool:
+        """Return whether a file has the very bytes that gitlease writes for a lease."""
+        return self.read(file, MAX_RECORD) == write_lease(lease)
 
     def read_at(self, file: str) -> Lease:
         """The lease of a file. The same bytes under many names are parsed only once."""
@@ -578,12 +583,18 @@ class LedgerCommit:
         return tuple(events_in(self.message))
 
     @property
+    def step(self) -> StepRecord | None:
+        """The step that its message names; None if it names none. Raises BadStep."""
+        line = operations_line(self.message)
+        return None if line is None else read_step(line)
+
+    @property
     def operations(self) -> frozenset[str] | None:
         try:
-            step = read_step(operations_line(self.message) or "")
+            step = self.step
         except BadStep:
             return None
-        return frozenset(operation.id for operation in step.operations)
+        return None if step is None else frozenset(x.id for x in step.operations)
 
     @property
     def records(self) -> GitRecords:
