@@ -33,7 +33,7 @@ from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import format_duration, rfc3339
 from gitlease.kernel.rules.lease import MAX_NOTE, Lease, State, same_person
 from gitlease.kernel.rules.ledger import is_kept
-from gitlease.kernel.rules.loss import Lost, early_ms
+from gitlease.kernel.rules.loss import Lost
 from gitlease.kernel.rules.moves.operations import Grant, grant_of
 from gitlease.kernel.rules.resources import Resource, parse_resource, word_anywhere
 from gitlease.runs.child import CannotExecute, check_executable, fork_into_background, handling
@@ -172,7 +172,7 @@ class LeasedCommand:
             mark = runs_of(self.place).mark_of(self.record)
             with SupervisedProcess(grace=grace, stops=request.stops, mark=mark) as process:
                 now = clock.now()
-                time_left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
+                time_left = min(hold.left_ms(now) - hold.early_ms() for hold in holds)
                 if time_left <= 0:
                     raise LeaseLost(
                         "its time was over before the command could be started", loss=Loss.EXPIRED

@@ -23,7 +23,7 @@ from gitlease.kernel.ledger.ports import Clock
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.instant import MS, Instant, format_duration
-from gitlease.kernel.rules.loss import Hold, Lost, early_ms
+from gitlease.kernel.rules.loss import Hold, Lost
 from gitlease.runs.child import CannotExecute, NoCommand, check_executable, foreground_group
 from gitlease.runs.guardian import (
     UNENDING,
@@ -66,7 +66,7 @@ def grace_ms(seconds: int | None, holds: Sequence[Hold]) -> int:
 
 def early_by(grace: int) -> Callable[[Hold], int]:
     """Return the time before its end at which a grant is given up: its command ends within it."""
-    return lambda hold: grace + early_ms(hold)
+    return lambda hold: grace + hold.early_ms()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +201,7 @@ class Supervisor:
         while self._new_losses:
             self._lost.append(lost := self._new_losses.pop(0))
             # Its grant ends early: kill it no later than that, and than a grace from now.
-            rest = lost.hold.left_ms(now) - early_ms(lost.hold)
+            rest = lost.hold.left_ms(now) - lost.hold.early_ms()
             self._stop(lost, now, min(self._grace, max(0, rest)))
         if self._command.to_stop and not self._stopped:
             self._stopped = True
@@ -227,7 +227,7 @@ class Supervisor:
             time_left = min(held or [hold.duration_ms for hold in self._holds])
             until = now.boot_ms + self._grace + time_left
         # A little longer than planned: the guardian acts only if this run does not.
-        until += min(early_ms(hold) for hold in self._holds) // 2
+        until += min(hold.early_ms() for hold in self._holds) // 2
         # Unguarded it would go on without leases if this process died now.
         if not self._command.guard(until):
             failure = UNGUARDED

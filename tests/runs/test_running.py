@@ -18,7 +18,7 @@ from gitlease.kernel.ledger.heartbeat import Heartbeat
 from gitlease.kernel.ledger.keeping import Keeper, holds_of
 from gitlease.kernel.rules.errors import Loss
 from gitlease.kernel.rules.lease import Actor
-from gitlease.kernel.rules.loss import Hold, Lost, early_ms
+from gitlease.kernel.rules.loss import Hold, Lost
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.runs.supervisor import (
     FAILED,
@@ -210,7 +210,7 @@ def test_the_command_may_never_live_to_where_others_may_start(ttl: int) -> None:
     world.attend(command)
     assert command.until[0] < world.began + ttl * 1_000
     [hold] = world.holds
-    assert command.until[0] <= world.began + ttl * 1_000 - early_ms(hold) // 2
+    assert command.until[0] <= world.began + ttl * 1_000 - hold.early_ms() // 2
 
 
 # --- the grace ------------------------------------------------------------------------------------

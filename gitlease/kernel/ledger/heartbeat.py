@@ -20,7 +20,7 @@ from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Actor, Lease
-from gitlease.kernel.rules.loss import Hold, Lost, early_ms
+from gitlease.kernel.rules.loss import Hold, Lost
 from gitlease.kernel.rules.moves.operations import grant_of
 from gitlease.kernel.rules.resources import Resource
 
@@ -260,7 +260,7 @@ def heartbeat_of(place: HeldPlace) -> Heartbeat:
 
 
 def new_heartbeat(
-    place: HeldPlace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
+    place: HeldPlace, *, early: Callable[[Hold], int] = Hold.early_ms, sharp: bool = True
 ) -> Heartbeat:
     """A heartbeat that is not shared, and gives a grant up so ``early`` (ms) before its end.
 

@@ -25,7 +25,7 @@ from gitlease.kernel.ledger.transaction import DUE, fresh_id
 from gitlease.kernel.rules.errors import GitleaseError, LeaseLost, Loss, Unavailable
 from gitlease.kernel.rules.frozen import JSON, dataclass, replace
 from gitlease.kernel.rules.instant import MS, Instant
-from gitlease.kernel.rules.loss import Hold, Lost, early_ms, ending, still_held, was_ended_by_own
+from gitlease.kernel.rules.loss import Hold, Lost, ending, still_held, was_ended_by_own
 from gitlease.kernel.rules.moves.operations import Grant
 from gitlease.kernel.rules.resources import parse_resource
 
@@ -73,7 +73,7 @@ class Keeper:
         *,
         clock: Clock,
         dice: random.Random | None = None,
-        early: Callable[[Hold], int] = early_ms,
+        early: Callable[[Hold], int] = Hold.early_ms,
     ) -> None:
         self._open, self._clock, self._early = open_session, clock, early
         self._dice = dice or random.SystemRandom()

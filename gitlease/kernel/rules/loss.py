@@ -38,6 +38,10 @@ class Hold:
         """
         return self.duration_ms - self.since.elapsed_at_most(now)
 
+    def early_ms(self) -> int:
+        """Milliseconds before its end at which a holder is told to stop, which takes time."""
+        return min(2 * MS, self.duration_ms // 20)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
@@ -190,8 +194,3 @@ def was_ended_by_own(ledger: Ledger, events: Iterable[Event], grant: Grant, hold
         return False
     about = (grant.resource.text, grant.scope, grant.session)
     return about not in {(n.resource, n.scope, n.session) for n in ledger.losses(holder)}
-
-
-def early_ms(hold: Hold) -> int:
-    """Milliseconds before its end at which a holder is told to stop, which takes time."""
-    return min(2 * MS, hold.duration_ms // 20)
