@@ -72,6 +72,8 @@ IO = {"io", "pathlib", "shutil", "tempfile", "socket", "signal", "logging"}
 IMPURE = {"os", "time", "secrets", "uuid", "threading", "asyncio", "multiprocessing", *IO}
 PURE = {"kernel.rules": IMPURE | {"random"}, "kernel.ledger": IMPURE}
 THREADS = {"gitlease.kernel.ledger.heartbeat"}  # renewals go on beside whatever else is done
+KERNEL = "gitlease.kernel"
+MOST_NAMES = 498  # that the rest takes from the kernel, without settings; the aim is 130
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "compile", "__import__"}
 CLOCKS = {"now", "utcnow", "today"}
 HEAVY = {"filelock", "yaml", "rich", "pygit2"}
@@ -322,6 +324,40 @@ def test_no_python_runs_between_fork_and_exec_beside_threads() -> None:
         for module, file in MODULES.items()
         if "preexec_fn=" in file.read_text(encoding="utf-8")
         and module != "gitlease.runs.guardian"  # a process of its own, without threads
+    )
+
+
+def names_of_the_kernel() -> dict[str, set[str]]:
+    """The names that the rest takes from the kernel without its settings, by their users."""
+    found: dict[str, set[str]] = {}
+    for module in MODULES:
+        if package_of(module).startswith("kernel"):
+            continue
+        whole: dict[str, str] = {}  # modules of the kernel, by the name that they have here
+        taken = list[str]()
+        for node in nodes_of(tree_of(module)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(KERNEL):
+                for name in node.names:
+                    full = f"{node.module}.{name.name}"
+                    if full in MODULES:
+                        whole[name.asname or name.name] = full
+                    else:
+                        taken.append(full)
+        for node in nodes_of(tree_of(module)):
+            if isinstance(node, ast.Attribute) and _name(node.value) in whole:
+                taken.append(f"{whole[_name(node.value)]}.{node.attr}")
+        for full in taken:
+            found.setdefault(full.removeprefix(f"{KERNEL}."), set()).add(package_of(module))
+    return {name: users for name, users in found.items() if not name.startswith("settings.")}
+
+
+def test_the_rest_takes_few_names_from_the_kernel() -> None:
+    found = names_of_the_kernel()
+    single = sorted(f"{name} ({', '.join(x)})" for name, x in found.items() if len(x) == 1)
+    assert len(found) <= MOST_NAMES, (
+        f"the rest takes {len(found)} names from the kernel, {len(found) - MOST_NAMES} too many: "
+        "move what one package alone uses into it, or give a value that callers already hold a "
+        "method for what they put together by hand. Used by one package: " + ", ".join(single)
     )
 
 
