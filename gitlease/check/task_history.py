@@ -19,9 +19,9 @@ from gitlease.guard.history import (
     read_log,
     usual_addresses,
 )
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, objects_of
-from gitlease.kernel.git.pushes import heads_asked
 from gitlease.kernel.git.repository import HEADS, PATHS, Repository, answered, ask, is_on
 from gitlease.kernel.rules.edge import Task, printable
 from gitlease.kernel.rules.errors import Invalid
@@ -209,7 +209,7 @@ class TaskHistory:
         if cached:
             unknown = f"with --cached it is unknown whether all branches of {remote} are here"
             return Lack(unknown, way)
-        heads = heads_asked(self._repository, remote, seconds=TIME_LIMIT).items()
+        heads = Branches(self._repository).asked(remote, seconds=TIME_LIMIT).items()
         here = {commit.id for commit in self._commits}
         missing = sorted(
             ref.removeprefix(HEADS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
 from gitlease.guard.history import commit_ids, rev_range
-from gitlease.kernel.git.pushes import heads_asked, main_branches, refs_known
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.repository import (
     HEADS,
     SECONDS,
@@ -59,7 +59,7 @@ def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
         result = ask(repository, "remote", "get-url", "--push", "--", remote)
         url = next(iter(os.fsdecode(result.out).splitlines() if result.code == 0 else ()), remote)
     try:
-        now = heads_asked(repository, url, seconds=SECONDS)
+        now = Branches(repository).asked(url, seconds=SECONDS)
     except (Unavailable, Denied):
         return []
     here = set(commit_ids(repository, list(now.values())))
@@ -143,7 +143,7 @@ def outgoing(
     names = names_of(repository, remote)
     if not any(push.kind == UPDATE for push in asked) or not (strict or shared in names):
         return asked
-    main = main_branches(repository, names)
+    main = Branches(repository).main(names)
     for n, push in enumerate(asked):
         if push.kind == UPDATE and (strict or is_main(push.remote_ref, main)):
             # Those that are new to the target count, even if other branches have them; but not
@@ -294,7 +294,7 @@ def brought_new(
     all of its branches.
     """
     heads = heads_known(repository, remote)
-    main = main_branches(repository, names_of(repository, remote))
+    main = Branches(repository).main(names_of(repository, remote))
     tips = [push.local_oid for push in pushes if push.every]
     commits = dict.fromkeys(commit for push in pushes for commit in push.every)
 
@@ -369,7 +369,7 @@ def removed_by(
     """
     names = names_of(repository, remote)
     moved = [x for x in pushes if x.kind in (UPDATE, DELETE) and x.remote_oid]
-    main = main_branches(repository, names) if moved else {}
+    main = Branches(repository).main(names) if moved else {}
     refs, unknown = list[WorkRef](), list[str]()
     for push in moved:
         if not is_main(push.remote_ref, main):
@@ -385,6 +385,6 @@ def removed_by(
             refs.append(WorkRef(push.remote_ref, "", push.remote_oid, push.local_oid, became))
     if not refs:
         return [], False, tuple(unknown)
-    known = refs_known(repository, names)
+    known = Branches(repository).known(names)
     lost, cut = removed(repository, refs, known, main=main, remote=remote, holder=holder)
     return lost, cut, tuple(unknown)

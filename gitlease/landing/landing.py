@@ -23,10 +23,10 @@ from functools import cached_property
 from typing import ClassVar
 
 from gitlease.guard.message import MessageReading, with_trailers
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import Table, Unreadable, notes_of
 from gitlease.kernel.git.mainline import ABSENT, MainFile, Presence, read_file_at
 from gitlease.kernel.git.objects import BLOB, objects_of
-from gitlease.kernel.git.pushes import fetch_branch, tracked
 from gitlease.kernel.git.repository import (
     CHECKOUT,
     Repository,
@@ -166,7 +166,7 @@ class LandingPlace:
             if ask(self.repository, "check-ref-format", "--branch", base).code != 0:
                 raise UsageError(f"{shown(base)} is no name of a branch")
             return LandingTarget(name, base)
-        main = tracked(self.repository, self.main() or "")
+        main = Branches(self.repository).tracked(self.main() or "")
         if main is None or main[0] != name:
             way = hint("name it: {}", base="BRANCH")
             raise Invalid(f"the main branch of {name} is not known here", hints=(way,))
@@ -176,7 +176,7 @@ class LandingPlace:
         """Bring the copy of a branch to land on up to date. Raises NotFound without it."""
         remote, branch = target.remote, target.branch
         try:
-            fetch_branch(self.repository, remote, branch)
+            Branches(self.repository).fetch(remote, branch)
         except Unavailable as error:
             if "find remote ref" not in error.message:
                 raise

@@ -14,7 +14,7 @@ from gitlease.guard.hooks import HookWorktree
 from gitlease.guard.pushes import REPLACES, names_of, removed
 from gitlease.guard.reports import PushedCommit, PushedWork
 from gitlease.guard.whose import Makers
-from gitlease.kernel.git.pushes import main_branches
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.rejections import denies, retry_hints
 from gitlease.kernel.git.repository import (
     TIMEOUT,
@@ -492,7 +492,7 @@ class GitWork:
         there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
         place = self._location.name or self._location.url or ""
         names = names_of(self._repository, place)
-        main = main_branches(self._repository, names)
+        main = Branches(self._repository).main(names)
         return removed(
             self._repository, plan.refs, there, main=main, remote=plan.remote, holder=self._holder
         )

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-from gitlease.kernel.git.pushes import fetch_branch, tracked
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.repository import Repository, ask_line
 from gitlease.kernel.git.run import local_variables_cleared
 from gitlease.kernel.ledger.answers import Answer
@@ -372,10 +372,10 @@ class PoolTaker:
         if self._looked_behind is not None and now - self._looked_behind < AGAIN:
             return
         self._looked_behind, ref = now, self._place.main_branch()
-        if ref is None or (source := tracked(self._place.repository, ref)) is None:
+        if ref is None or (source := Branches(self._place.repository).tracked(ref)) is None:
             return
         with contextlib.suppress(GitleaseError):  # the ledger says whether the remote is away
-            fetch_branch(self._place.repository, *source)
+            Branches(self._place.repository).fetch(*source)
         if behind := commits_behind(self._place.repository, ref):
             many = "1 commit" if behind == 1 else f"{behind} commits"
             self._warn_once(

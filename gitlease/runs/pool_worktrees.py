@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from gitlease.kernel.git.pushes import fetch_branch, tracked
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.repository import CHECKOUT, Repository, ask, fit_name
 from gitlease.kernel.ledger import claim
 from gitlease.kernel.ledger.answers import Answer, ClaimOptions
@@ -83,9 +83,9 @@ class PoolWorktrees:
 
     def fetch(self) -> bool:
         """Fetch the base; return whether it is a remote's branch."""
-        source = tracked(self._place.repository, self.base)
+        source = Branches(self._place.repository).tracked(self.base)
         if source is not None:
-            fetch_branch(self._place.repository, *source)
+            Branches(self._place.repository).fetch(*source)
         return source is not None
 
     def claim(self, task: Task, options: ClaimOptions) -> Answer | None:

@@ -16,9 +16,9 @@ from datetime import datetime
 from itertools import chain, count
 from typing import Any, NamedTuple
 
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import notes_of, read_regular
 from gitlease.kernel.git.plain_yaml import BadYaml, Node, Shape, read_yaml
-from gitlease.kernel.git.pushes import fetched_tip
 from gitlease.kernel.git.repository import TIMEOUT, Repository, ask
 from gitlease.kernel.git.run import run_git
 from gitlease.kernel.ledger.edges import BY_INIT, in_submodule
@@ -475,7 +475,7 @@ def add_task(
     try:
         # Without the remote a task is added all the same: two files of one id show as a problem.
         warnings += session.look().warnings
-        base = fetched_tip(repository, main) if main else ""
+        base = Branches(repository).fetched_tip(main) if main else ""
     except GitleaseError as error:
         warnings.append(f"whether the id is free on the remote is not known: {error.message}")
     notes = notes_of(repository.common_dir)

@@ -310,13 +310,14 @@ class LedgerPlace:
 
         Raises Unavailable and Denied.
         """
-        from gitlease.kernel.git.pushes import fetched_tip, tip_now
+        from gitlease.kernel.git.branches import Branches
 
         repository, ref = self.repository, self.main().ref
         asked = self.settings if self.located is None else self.located.asked
         remotes = deciding_remotes(asked, repository)
-        tip = fetched_tip(repository, ref) if ref else ""
-        if ref and not tip and (tip := tip_now(repository, ref)):
+        branches = Branches(repository)
+        tip = branches.fetched_tip(ref) if ref else ""
+        if ref and not tip and (tip := branches.tip_now(ref)):
             # A shallow clone is left as it is: what is read lies beside it.
             self.learn_main(now=now, seconds=seconds, commit=tip, afresh=True)
         if tip:
@@ -333,9 +334,10 @@ class LedgerPlace:
         names = remotes_of_work(self.location, self.repository)
         if self.main_branch() is not None:
             return None
-        from gitlease.kernel.git.pushes import refs_known
+        from gitlease.kernel.git.branches import Branches
 
-        return next((name for name in names if refs_known(self.repository, [name])), None)
+        branches = Branches(self.repository)
+        return next((name for name in names if branches.known([name])), None)
 
     def inbox(self, actor: Actor) -> NotedInbox:
         """The messages of background work for an actor."""

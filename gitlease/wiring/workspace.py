@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gitlease.guard.notes import CarriedLeases, is_due
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.pushes import fetch_commits
 from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discover, without_secrets
 from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import Chore, in_order
@@ -444,7 +444,7 @@ class Landing:
             if not is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS):
                 return False
             branch = main.removeprefix(f"refs/remotes/{remote}/")
-            fetch_commits(repository, remote, branch, seconds=FETCH)
+            Branches(repository).fetch_commits(remote, branch, seconds=FETCH)
         self._newer = tip if commit_of(repository, tip) else ""
         if self._newer:
             workspace.learn_main(self._newer)

@@ -26,7 +26,7 @@ from support.repos import commit_file, git, make_clone
 from support.snapshots import check_words, raises
 
 from gitlease.cli.app import run
-from gitlease.kernel.git import pushes
+from gitlease.kernel.git import branches
 from gitlease.kernel.git.files import notes_of
 from gitlease.kernel.git.run import started_at
 from gitlease.kernel.ledger import acts
@@ -364,7 +364,7 @@ def test_a_task_that_was_done_by_hand_has_not_landed(stage: Stage) -> None:
 
 STEPS: tuple[tuple[Any, str], ...] = (
     (edge_commit, "run_git"),
-    (pushes, "ask_remote"),
+    (branches, "ask_remote"),
     (transport, "run_git"),
     (RefLedgerStore, "swap"),
 )

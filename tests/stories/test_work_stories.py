@@ -20,7 +20,7 @@ from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
 from support.snapshots import check_words
 
-from gitlease.kernel.git.pushes import fetch_branch
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.repository import discover, short_host
 
 pytestmark = [
@@ -246,7 +246,7 @@ def test_base_is_fetched_although_a_work_tree_is_being_added(jo: Desk, tmp_path:
     git(jo.clone, "reset", "-q", "--hard", "HEAD~1")
     git(jo.clone, "config", "remote.origin.uploadpack", str(serve))
     git(jo.clone, "update-ref", "refs/remotes/origin/next", "HEAD")
-    fetch_branch(discover(str(jo.clone)), "origin", "next")
+    Branches(discover(str(jo.clone))).fetch("origin", "next")
     assert tries.read_text().count("x") > 1
     assert "more" in git(jo.clone, "ls-tree", "--name-only", "origin/next")
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gitlease.kernel.git.branches import refs_in
 from gitlease.kernel.git.files import CannotKeep, Unreadable, cannot_keep, is_private
-from gitlease.kernel.git.pushes import refs_in
 from gitlease.kernel.git.rejections import (
     HEADERS,
     Rejection,

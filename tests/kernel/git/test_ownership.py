@@ -11,9 +11,9 @@ import pytest
 from support.remotes import Remote
 from support.repos import commit_file, git, make_clone, make_repository
 
+from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import cannot_keep
 from gitlease.kernel.git.ownership import REFUSED, closed_objects
-from gitlease.kernel.git.pushes import fetch_branch
 from gitlease.kernel.git.repository import discover
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.rules.errors import Invalid
@@ -75,12 +75,12 @@ def test_what_git_refuses_names_the_folder(repo: Path, monkeypatch: pytest.Monke
         128, b"", f"error: {REFUSED[0]} to repository database .git/objects\n", False
     )
     monkeypatch.setattr("gitlease.tasks.edge_commit.run_git", lambda *_, **__: failed)
-    monkeypatch.setattr("gitlease.kernel.git.pushes.ask_remote", lambda *_, **__: failed)
+    monkeypatch.setattr("gitlease.kernel.git.branches.ask_remote", lambda *_, **__: failed)
     give_away(monkeypatch, folder)
     with pytest.raises(Invalid, match=r"nothing landed: .*/pack belongs to root"):
         UserGit(repository).ask("commit-tree", what="nothing landed")
     with pytest.raises(Invalid, match=r"main of origin cannot be fetched: .*/pack belongs to root"):
-        fetch_branch(repository, "origin", "main")
+        Branches(repository).fetch("origin", "main")
 
 
 def test_a_folder_of_ones_own_that_is_read_only(

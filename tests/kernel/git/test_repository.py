@@ -269,7 +269,7 @@ def test_remote_url(
 
 
 def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
-    from gitlease.kernel.git.pushes import main_branches
+    from gitlease.kernel.git.branches import Branches
     from gitlease.kernel.git.repository import main_branch
 
     there, here = tmp_path / "there", tmp_path / "here"
@@ -287,7 +287,7 @@ def test_main_branch_of_a_remote_added_by_hand(tmp_path: Path) -> None:
     git(here, "config", "init.defaultBranch", "main")
     assert main_branch(fetched(), ["origin"], now=9e9) == trunk, "as the remote says"
     assert main_branch(fetched(), ["origin"]) == trunk
-    assert "trunk" in main_branches(fetched(), ["origin"])
+    assert "trunk" in Branches(fetched()).main(["origin"])
     git(there, "symbolic-ref", "HEAD", "refs/heads/none")
     git(here, "remote", "set-url", "origin", f"{there}/.git")
     assert main_branch(fetched(), ["origin"], now=9e9) is None, "another remote by this name"
