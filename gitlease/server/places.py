@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.objects import BLOB, FOLDER, GitObjects, TreeEntry, read_tree
+from gitlease.kernel.git.objects import BLOB, GitObjects, TreeEntry, read_tree
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.settings.schema import DEFAULT_REMOTE, LEDGER, PREFIX, Settings
 from gitlease.kernel.store.records import HEADER_FILE, MAX_HEADER, read_header
@@ -57,4 +57,4 @@ def has_ledger(objects: GitObjects, version: str) -> bool:
 
 
 def _header_of(entries: Iterable[TreeEntry]) -> TreeEntry | None:
-    return next((x for x in entries if x.name == HEADER_FILE and x.mode != FOLDER), None)
+    return next((x for x in entries if x.name == HEADER_FILE and not x.is_folder), None)

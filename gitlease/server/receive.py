@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import (
-    COMMIT,
-    FILE,
-    FOLDER,
     GitObjects,
     PipedObjects,
     TooLarge,
@@ -245,8 +242,7 @@ def repeat_step(
     applied = carry_out(record)
     base = commit_at(objects, before).tree_id if before else None
     _check_tree(objects, base, commit.tree_id, applied)
-    expected = tree.commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
-    if objects.read(version, COMMIT, tree.MAX_COMMIT) != expected:
+    if not commit.is_made_by(record, applied):
         raise Illegal("commit", "its commit does not describe its changes", hints=(NEWER,))
     return record, applied
 
@@ -291,7 +287,7 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
     if path not in files:
         what = f"{printable(path)} differs, but no operation of this step changes it"
         raise Illegal("unexplained", what)
-    if pushed is not None and pushed.mode != FILE:
+    if pushed is not None and not pushed.is_file:
         raise Illegal("mode", f"{printable(path)} is not a plain file")
     raise Illegal(
         RULES[path.partition("/")[0]],
@@ -316,7 +312,7 @@ def _difference(
         if want == entry:
             continue
         path = f"{folder}/{name}".lstrip("/")
-        if want is not None and want.mode == FOLDER and (entry is None or entry.mode == FOLDER):
+        if want is not None and want.is_folder and (entry is None or entry.is_folder):
             return _difference(objects, want.id, entry and entry.id, path)
         return path, entry
     raise Illegal("tree", f"its folder /{folder} is malformed")

@@ -52,7 +52,7 @@ from gitlease.kernel.rules.viewpoint import (
 )
 from gitlease.kernel.rules.work import Named
 from gitlease.kernel.settings.schema import Tasks
-from gitlease.kernel.store.tree import LEASE_FOLDERS, GitRecords, read_ledger, walk
+from gitlease.kernel.store.tree import GitRecords, read_ledger, walk
 from gitlease.server.receive import RefMove, ServerRefs
 
 # --- the changes of a push's commits, some files at a time ------------------------------------
@@ -227,7 +227,7 @@ class WorkGuard:
             raise _unjudged(error.message) from None
         records = [cast(GitRecords, ledger.records) for _, ledger in self._ledgers]
         # Nobody holds anything, as most of the time: the push costs no more than this.
-        if not any(x.entries(top) for x in records for top in LEASE_FOLDERS):
+        if not any(x.has_leases for x in records):
             return []
         again = [move for move in moves if move.old]
         if len(again) > MOVES_JUDGED:

@@ -11,13 +11,14 @@ from gitlease.kernel.git.repository import without_secrets
 from gitlease.kernel.ledger.answers import EndedLease, Reading
 from gitlease.kernel.ledger.stepping import read_leases, read_log
 from gitlease.kernel.rules.errors import GitleaseError
-from gitlease.kernel.rules.instant import glance, humanize_duration
+from gitlease.kernel.rules.instant import humanize_duration
 from gitlease.kernel.rules.lease import Actor, same_person
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import LAPSED, TAKEOVER, Event
 from gitlease.kernel.rules.resources import WHOLE
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
+from gitlease.verbs.sentences import glance
 from gitlease.verbs.table import (
     AT_A_CLONE,
     READING_EXITS,

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.kernel.rules.edge import EdgeEdit, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, Hint
-from gitlease.kernel.rules.instant import (
-    MS,
-    glance,
-    humanize_duration,
-    moment_of,
-    rfc3339,
-    utc_text,
-)
+from gitlease.kernel.rules.instant import MS, humanize_duration, moment_of, rfc3339, utc_text
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Note, Setback, Ticket
 from gitlease.kernel.rules.loss import Lost
@@ -497,3 +490,8 @@ def ask(door: Door, resource: str, holder: str, *, scope: str | None = None) -> 
     part: dict[str, object] = {} if scope in (None, WHOLE) else {"scope": scope}
     terms = {"resources": [resource], "takeover": True, "reason": "TEXT"} | part
     return Hint("claim", terms, f"ask {holder} to release it, or take it over")
+
+
+def glance(seconds: int) -> str:
+    """A time left, rounded to minutes from a minute on."""
+    return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)

@@ -17,8 +17,8 @@ OUTSIDE = {
     ),
     "what was written not compared": ("    if expected == tree:\n", "    if expected:\n"),
     "what a commit tells not compared": (
-        "if objects.read(version, COMMIT, tree.MAX_COMMIT) != expected:",
-        "if not expected:",
+        "if not commit.is_made_by(record, applied):",
+        "if not applied:",
     ),
     "a step pushed under another's name": ("    _check_writer(record, pusher)\n", ""),
     "a writer's clock not compared": ("    _check_clock(base, record.at, now_ms)\n", ""),

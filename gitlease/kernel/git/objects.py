@@ -310,6 +310,15 @@ class TreeEntry(NamedTuple):
     mode: int
     id: str
 
+    @property
+    def is_file(self) -> bool:
+        """Return whether it is a plain file, which nobody may run."""
+        return self.mode == FILE
+
+    @property
+    def is_folder(self) -> bool:
+        return self.mode == FOLDER
+
 
 def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     """The entries of a tree, old modes as today's. Raises Unreadable."""

@@ -143,8 +143,3 @@ def humanize_duration(seconds: int) -> str:
     if hours:
         return f"{hours}h {minutes}m" if minutes else f"{hours}h"
     return f"{minutes}m"
-
-
-def glance(seconds: int) -> str:
-    """A time left, rounded to minutes from a minute on."""
-    return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)

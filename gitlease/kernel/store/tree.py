@@ -299,6 +299,10 @@ class GitRecords:
     def _lease(self, file: str) -> Lease:
         return _sound(self.record_at(file))
 
+    @property
+    def has_leases(self) -> bool:
+        return any(self.entries(top) for top in LEASE_FOLDERS)
+
     def has_form_of(self, file: str, lease: Lease) -> bool:
         """Return whether a file has the very bytes that gitlease writes for a lease."""
         return self.read(file, MAX_RECORD) == write_lease(lease)
@@ -564,6 +568,11 @@ class LedgerCommit:
     time: int
     message: str
     objects: GitObjects = field(repr=False, compare=False)
+
+    def is_made_by(self, record: StepRecord, applied: Applied) -> bool:
+        """Return whether its bytes are those that gitlease writes for this step."""
+        expected = commit_bytes(applied, record, self.tree_id, self.parent_ids)
+        return self.objects.read(self.id, COMMIT, MAX_COMMIT) == expected
 
     @property
     def only_renews(self) -> bool:
