@@ -15,8 +15,8 @@ from gitlease.check.stale import StaleRules, StaleService
 from gitlease.check.task_history import TaskHistory, lack_of_contents
 from gitlease.guard.commits import CommitReader
 from gitlease.guard.history import commit_ids
-from gitlease.kernel.git.repository import GitFailed, Repository, discover, is_id, without_secrets
-from gitlease.kernel.git.run import SystemClock
+from gitlease.kernel.git.repository import Repository, discover, is_id, without_secrets
+from gitlease.kernel.git.run import GitFailed, SystemClock
 from gitlease.kernel.ledger.ports import Clock
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, NotFound, UsageError
 from gitlease.kernel.rules.frozen import replace

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from gitlease.kernel.git.objects import GitObjects, PipedObjects
-from gitlease.kernel.git.repository import OFFLINE, Pieces, Repository, ask, refusal
+from gitlease.kernel.git.repository import OFFLINE, Pieces, Repository, ask
 from gitlease.kernel.git.run import clean_environment
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.instant import MS
@@ -96,7 +96,7 @@ def verify(
     words = ("rev-list", "--first-parent", "--reverse", tip, "--")
     listed = ask(repository, *words, timeout=SECONDS, on_out=pieces.more)
     if listed.code != 0 or listed.timed_out:
-        raise refusal(listed, "the history cannot be read")
+        raise listed.failure("the history cannot be read")
     if not commits:
         raise NoLedger(f"{tip} is not a commit")
     replay = _Replay(objects, tip)

@@ -22,7 +22,7 @@ from gitlease.guard.history import (
 from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, objects_of
-from gitlease.kernel.git.repository import HEADS, PATHS, Repository, answered, ask, is_on
+from gitlease.kernel.git.repository import HEADS, PATHS, Repository, ask, is_on
 from gitlease.kernel.rules.edge import Task, printable
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass
@@ -231,7 +231,7 @@ class TaskHistory:
         words = ("ls-files", "-t", "-z", "--full-name", "--", *self._wanted.pathspecs())
         listed = ask(self._repository, *words, env=PATHS, timeout=SECONDS)
         absent = []
-        for line in answered(listed, "the index cannot be read").split(b"\0"):
+        for line in listed.checked("the index cannot be read").split(b"\0"):
             kind, _, name = line.partition(b" ")
             path = os.fsdecode(name)
             skipped = kind in (b"S", b"s") and self._wanted.covers(path)

@@ -17,7 +17,7 @@ from gitlease.guard.history import (
 )
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
-from gitlease.kernel.git.repository import Repository, answered, ask, commits_as_words
+from gitlease.kernel.git.repository import Repository, ask, commits_as_words
 from gitlease.kernel.ledger.ports import TaskProblem
 from gitlease.kernel.rules.edge import Addresses, Progress, Task
 from gitlease.kernel.rules.errors import Invalid
@@ -300,7 +300,7 @@ class CommitReader:
             words += ["--encoding=none", f"--format=tformat:{_FORMAT}"]
             with commits_as_words(some) as (named, source):
                 answer = ask(self._bare, *words, *named, "--", timeout=SECONDS, source=source)
-            fields = answered(answer, "the commits cannot be read").split(b"\0")
+            fields = answer.checked("the commits cannot be read").split(b"\0")
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):
                 fact = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
                 facts[fact.id] = fact

@@ -15,12 +15,10 @@ from typing import NamedTuple
 from gitlease.kernel.git.repository import (
     PATHS,
     Repository,
-    answered,
     ask,
     commits_as_words,
     is_id,
     lines_as_input,
-    refusal,
     words_in,
 )
 from gitlease.kernel.rules.errors import Invalid
@@ -86,7 +84,7 @@ def differs(
         # Renames are found by comparing contents, which a partial clone may not have.
         result = ask(repository, *how, *FORM, *NO_RENAMES, *ends, "--", env=env)
     what = "what is staged cannot be read" if made is None else "commits cannot be read"
-    return answered(result, what)
+    return result.checked(what)
 
 
 def paths_between(repository: Repository, base: str, made: str) -> frozenset[str]:
@@ -236,7 +234,7 @@ def _logged(repository: Repository, commits: Sequence[str], *, renames: bool) ->
             result = ask(repository, *words, timeout=SECONDS, source=source)
         if result.code == 0 or result.timed_out:
             break
-    return answered(result, "commits cannot be read")
+    return result.checked("commits cannot be read")
 
 
 def _parents(repository: Repository, commit: str) -> list[str]:
@@ -244,7 +242,7 @@ def _parents(repository: Repository, commit: str) -> list[str]:
     result = ask(repository, *words)
     ids = os.fsdecode(result.out).split()
     if result.code != 0 or not ids:
-        raise refusal(result, "the commit to amend cannot be read")
+        raise result.failure("the commit to amend cannot be read")
     if ids[0] in repository.shallow():
         return ids[:1]  # its parents are not here, and not all of its files are its change
     return ids[1:]
@@ -282,7 +280,7 @@ def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
     """
     form = (*FORM, *_QUIET, f"--format={_HEAD}")
     result = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
-    return read_answer(answered(result, "the commits cannot be read"))
+    return read_answer(result.checked("the commits cannot be read"))
 
 
 def read_answer(out: bytes) -> Iterator[Logged]:
@@ -335,7 +333,7 @@ def usual_addresses(
         return {}
     with lines_as_input(f"<{email}>" for email in asked) as source:
         result = ask(repository, *words, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
-    lines = answered(result, "the mailmap cannot be read").decode("utf-8", "replace").splitlines()
+    lines = result.checked("the mailmap cannot be read").decode("utf-8", "replace").splitlines()
     matches = zip(asked, (re.search(r"<([^<>]*)>$", line) for line in lines), strict=False)
     return {email: match[1] if match else email for email, match in matches}
 
@@ -386,7 +384,7 @@ def rev_range(
 
 def _listed(repository: Repository, *words: str, source: str | None = None) -> list[RangeCommit]:
     result = ask(repository, "rev-list", *_FORM, *words, source=source)
-    listed = answered(result, "the commits of a range cannot be read").decode("utf-8", "replace")
+    listed = result.checked("the commits of a range cannot be read").decode("utf-8", "replace")
     # Not splitlines: an address may have what ends a line elsewhere.
     rows = (line.split("\0") for line in listed.split("\n"))
     return [

@@ -27,7 +27,7 @@ from gitlease.guard.history import (
     differs,
     read,
 )
-from gitlease.kernel.git.repository import Repository, as_entry, ask, is_id, refusal
+from gitlease.kernel.git.repository import Repository, as_entry, ask, is_id
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.work import KEY, Authorship, read_trailer
@@ -122,7 +122,7 @@ def _check_failure(repository: Repository, result: GitResult) -> None:
     partial = any(entry.key.endswith(".promisor") for entry in repository.config.section("remote"))
     if result.code == USAGE or partial or repository.shallow():
         return
-    raise refusal(result, "a merge cannot be judged")
+    raise result.failure("a merge cannot be judged")
 
 
 # --- who worked on some files on each side ----------------------------------------------------
@@ -223,7 +223,7 @@ def _words(repository: Repository, *words: str) -> list[str]:
 
 def _output(result: GitResult, *, empty: int = 0) -> bytes:
     if result.code not in (0, empty) or result.timed_out:
-        raise refusal(result, "the work that a merge drops cannot be read")
+        raise result.failure("the work that a merge drops cannot be read")
     return result.out
 
 

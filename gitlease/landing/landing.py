@@ -34,7 +34,6 @@ from gitlease.kernel.git.repository import (
     ask_line,
     commit_of,
     fit_name,
-    reason_of,
 )
 from gitlease.kernel.git.run import (
     group_is_left,
@@ -706,7 +705,7 @@ class Lander:
             result = git.run("reset", "-q", "--keep", tip, timeout=CHECKOUT)
             if result.code != 0:
                 way = "if a file of yours is in the way, commit it or put it aside with git stash"
-                why = f"the work tree cannot be changed: {reason_of(result)}"
+                why = f"the work tree cannot be changed: {result.reason}"
                 raise Invalid(why, hints=(way,))
             self._at = tip
 

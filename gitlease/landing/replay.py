@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import COMMIT, objects_of
-from gitlease.kernel.git.repository import CHECKOUT, is_on, reason_of
+from gitlease.kernel.git.repository import CHECKOUT, is_on
 from gitlease.kernel.rules.errors import GitleaseError, Invalid
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.tasks.edge_commit import SIGNING, UserGit
@@ -172,7 +172,7 @@ class Replay:
         names = (os.fsdecode(x).partition("\t")[2] for x in unmerged.split(b"\0"))
         files = tuple(dict.fromkeys(filter(None, names)))
         if result.code != 1 or result.timed_out or not files:
-            raise Invalid(f"git cannot merge: {reason_of(result)}")
+            raise Invalid(f"git cannot merge: {result.reason}")
         raise MergeConflict(f"conflict in {listed(files)}", files=files)
 
     def _tree_of(self, commit: str) -> str:

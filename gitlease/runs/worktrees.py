@@ -10,7 +10,6 @@ from gitlease.kernel.git.repository import (
     ask,
     ask_line,
     discover,
-    reason_of,
 )
 from gitlease.kernel.git.run import allowed_protocols
 from gitlease.kernel.rules.errors import Invalid
@@ -56,7 +55,7 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
     }
     result = ask(repository, *words, timeout=CHECKOUT, env=online)
     if result.code != 0:
-        raise Invalid(f"git worktree add {path}: {reason_of(result)}")
+        raise Invalid(f"git worktree add {path}: {result.reason}")
     return discover(path)
 
 
@@ -113,7 +112,7 @@ def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
     result = ask(
         repository, *words, timeout=CHECKOUT
     )  # without --force: git itself looks once more
-    return None if result.code == 0 else f"{worktree.toplevel} was kept: {reason_of(result)}"
+    return None if result.code == 0 else f"{worktree.toplevel} was kept: {result.reason}"
 
 
 def commits_behind(repository: Repository, ref: str) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gitlease.kernel.git.repository import GitConfig, GitFailed, Repository, ask_line
+from gitlease.kernel.git.repository import GitConfig, Repository, ask_line
+from gitlease.kernel.git.run import GitFailed
 from gitlease.kernel.rules.edge import printable
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.kernel.rules.frozen import dataclass, replace

@@ -33,7 +33,7 @@ from gitlease.guard.whose import (
     find_superseded,
 )
 from gitlease.kernel.git.objects import TREE, GitObjects, object_id
-from gitlease.kernel.git.repository import Pieces, Repository, ask, ask_line, refusal
+from gitlease.kernel.git.repository import Pieces, Repository, ask, ask_line
 from gitlease.kernel.rules.errors import GitleaseError, Invalid
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.instant import MS, Instant
@@ -111,7 +111,7 @@ def changes_of(
     pieces = Pieces(b"\0", piece)
     answer = ask(repository, *_LOG, *commits, "--", timeout=SECONDS, on_out=pieces.more)
     if answer.code != 0 or answer.timed_out or pieces.rest or line:
-        raise refusal(answer, "commits cannot be read")
+        raise answer.failure("commits cannot be read")
     hand_on()
     return left_out
 

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
 from gitlease.kernel.git.ownership import REFUSED, cannot_write, closed_objects
-from gitlease.kernel.git.repository import CHECKOUT, TIMEOUT, Repository, is_on, reason_of
+from gitlease.kernel.git.repository import CHECKOUT, TIMEOUT, Repository, is_on
 from gitlease.kernel.git.run import GitResult, run_git
 from gitlease.kernel.ledger.ports import TaskChange
 from gitlease.kernel.rules.errors import Invalid
@@ -92,7 +92,7 @@ class UserGit:
         if result.code != 0:
             if any(text in result.err for text in REFUSED):
                 self.check_objects(what)
-            raise Invalid(f"{what}: {reason_of(result)}")
+            raise Invalid(f"{what}: {result.reason}")
         return result.out
 
     def check_objects(self, what: str) -> None:
@@ -224,7 +224,7 @@ class UserGit:
             done = self.run(*words)
             # Any other failure does not pass by waiting.
             if done.code != 0 and not ("index.lock" in done.err and "File exists" in done.err):
-                raise Invalid(f"git did not stage the edge: {reason_of(done)}")
+                raise Invalid(f"git did not stage the edge: {done.reason}")
             return done.code != 0
 
         self.wait_while(locked)
@@ -280,7 +280,7 @@ def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskCha
     _plan(git, tasks, changes)
     for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         if (result := git.run("var", name)).code != 0:
-            message = f"git has no identity to commit with: {reason_of(result)}"
+            message = f"git has no identity to commit with: {result.reason}"
             raise refusal(message, "git config user.name NAME", "git config user.email EMAIL")
     git.wait_while(lambda: os.path.lexists(git.index_lock))
 
@@ -329,7 +329,7 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
         if result.code == 0 or (now := git.tip()) == (plan.branch, commit):
             git.refresh(in_index)
             return commit
-        why = reason_of(result)
+        why = result.reason
         if "File exists" in result.err:  # the lock of a git that runs, or of one that was killed
             why += f" {REMOVE_IT}"
         # The branch has not moved: it was no race, and another try would fare the same.

@@ -442,10 +442,6 @@ _SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^\s'\"]*@"
 _QUERY = r"(?i)([a-z][a-z0-9+.-]*://[^\s'\"?]*)\?[^\s'\"]*"
 
 
-class GitFailed(Invalid):
-    """git did not tell what it was asked: why, only its own words say, of this version of it."""
-
-
 def is_id(text: str) -> bool:
     """Return whether a text is the full id of an object."""
     return _ID.fullmatch(text) is not None
@@ -484,7 +480,7 @@ def ask_line(repository: Repository, *words: str) -> str:
     """Git's answer of one line, ``""`` where it says that there is none. Invalid otherwise."""
     result = ask(repository, *words)
     if result.code not in (0, 1) or result.timed_out:
-        raise refusal(result, f"git {words[0]} does not answer")
+        raise result.failure(f"git {words[0]} does not answer")
     return os.fsdecode(result.out).strip() if result.code == 0 else ""
 
 
@@ -542,18 +538,6 @@ class Pieces:
             self._take(piece)
 
 
-def refusal(result: GitResult, what: str) -> GitFailed:
-    """``what`` git could not do, with its own reason."""
-    return GitFailed(f"{what}: {reason_of(result)}")
-
-
-def answered(result: GitResult, what: str) -> bytes:
-    """Return git's output. Raises Invalid, which names what failed."""
-    if result.code != 0:
-        raise refusal(result, what)
-    return result.out
-
-
 # --- why --------------------------------------------------------------------------------------
 
 
@@ -562,19 +546,6 @@ def without_secrets(text: str) -> str:
     if "://" not in text:
         return text  # a path, as most texts have none
     return re.sub(_QUERY, r"\1", re.sub(_SECRET, r"\1", text))
-
-
-def reason_of(result: GitResult) -> str:
-    """git's reason, on one line."""
-    if result.timed_out:
-        return "git did not answer in time"
-    lines = [line.strip() for line in result.err.splitlines() if line.strip()] or [
-        "it said nothing"
-    ]
-    reason = next((line for line in lines if line.startswith(("fatal: ", "error: "))), lines[-1])
-    reason = reason.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
-    # A remote's words are printed: they must not move a terminal's cursor.
-    return "".join(c if c.isprintable() else " " for c in reason)[:300]
 
 
 def detail_of(printed: Sequence[str], result: GitResult, timeout: float) -> str:

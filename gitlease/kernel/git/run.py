@@ -29,6 +29,10 @@ SAID = 256 * 1024  # bytes kept of the beginning of standard error, and of its e
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
 
+class GitFailed(Invalid):
+    """git did not tell what it was asked: why, only its own words say, of this version of it."""
+
+
 @dataclass(frozen=True)
 class GitResult:
     """The outcome of a git process. ``timed_out`` means that it was killed at its limit.
@@ -40,6 +44,28 @@ class GitResult:
     out: bytes
     err: str
     timed_out: bool = False
+
+    @property
+    def reason(self) -> str:
+        """git's own reason for a failure, on one line."""
+        if self.timed_out:
+            return "git did not answer in time"
+        lines = [line.strip() for line in self.err.splitlines() if line.strip()]
+        lines = lines or ["it said nothing"]
+        reason = next((x for x in lines if x.startswith(("fatal: ", "error: "))), lines[-1])
+        reason = reason.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
+        # A remote's words are printed: they must not move a terminal's cursor.
+        return "".join(c if c.isprintable() else " " for c in reason)[:300]
+
+    def failure(self, what: str) -> GitFailed:
+        """The error of what git could not do, with its own reason."""
+        return GitFailed(f"{what}: {self.reason}")
+
+    def checked(self, what: str) -> bytes:
+        """Return the output. Raises GitFailed, which names ``what`` failed."""
+        if self.code != 0:
+            raise self.failure(what)
+        return self.out
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:

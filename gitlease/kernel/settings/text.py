@@ -19,8 +19,8 @@ from typing import Any
 from gitlease.kernel.git.files import Unreadable, read_small, replace_file
 from gitlease.kernel.git.objects import BLOB, TooLarge, objects_of
 from gitlease.kernel.git.plain_yaml import BadYaml, Node, Shape, fields_of, read_fields
-from gitlease.kernel.git.repository import TIMEOUT, GitFailed, Repository, answered, ask
-from gitlease.kernel.git.run import run_git
+from gitlease.kernel.git.repository import TIMEOUT, Repository, ask
+from gitlease.kernel.git.run import GitFailed, run_git
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.resources import escape, fold
@@ -62,7 +62,7 @@ def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
     """
     words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", FILE)
     name = f"{FILE} in {commit[:10]}"
-    entry = os.fsdecode(answered(ask(where, *words), f"{name} cannot be read"))
+    entry = os.fsdecode(ask(where, *words).checked(f"{name} cannot be read"))
     if not entry:
         return {}
     mode, kind, rest = entry.split(" ", 2)
