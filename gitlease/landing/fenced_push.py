@@ -22,7 +22,7 @@ from typing import Literal
 from gitlease.guard.pushed_work import blocking, superseded_in, vouching_leases
 from gitlease.guard.reports import PushedWork
 from gitlease.guard.whose import GrantHistory, override_notes
-from gitlease.kernel.git.rejections import Rejection, rejection_in
+from gitlease.kernel.git.rejections import is_race
 from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
 from gitlease.kernel.ledger.ledger_session import LedgerSession, of_damage
@@ -289,7 +289,7 @@ class PushRefused(Denied):
     @property
     def is_race(self) -> bool:
         """Return whether the refusal is in the words of a lost race."""
-        return rejection_in(self.message) is Rejection.RACE
+        return is_race(self.message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -523,7 +523,7 @@ class FencedPush:
                     stack.enter_context(turn)
             took, lines = swapped.fate is Fate.APPLIED, list[str]()
             for line in swapped.said:
-                race = line.startswith(GARBLED) or rejection_in(line) is Rejection.RACE
+                race = line.startswith(GARBLED) or is_race(line)
                 if took or not race:
                     lines.append(line)
             if took or lines != told:  # what it says of every try is told once

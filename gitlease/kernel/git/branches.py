@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gitlease.kernel.git.rejections import Rejection, denies, rejection_in
+from gitlease.kernel.git.rejections import denies, is_race
 from gitlease.kernel.git.repository import (
     HEADS,
     SECONDS,
@@ -102,8 +102,8 @@ class Branches:
             result = ask_remote(
                 self._repository, "fetch", *_QUIET, "--", remote, spec, seconds=FETCH
             )
-            is_race = rejection_in(result.err) is Rejection.RACE
-            if not result.code or not (is_race or PASSING in result.err):
+            raced = is_race(result.err)
+            if not result.code or not (raced or PASSING in result.err):
                 break
         if result.code or result.timed_out:
             from gitlease.kernel.git.ownership import REFUSED, closed_objects

@@ -148,6 +148,11 @@ def rejection_in(text: str) -> Rejection | None:
     return None if row is None else row.kind
 
 
+def is_race(text: str) -> bool:
+    """Return whether git or the server said that others were quicker."""
+    return rejection_in(text) is Rejection.RACE
+
+
 def denies(text: str) -> bool:
     """Return whether what git said tells of a refusal: wrong credentials, missing rights."""
     return rejection_in(text) is Rejection.REFUSAL
