@@ -340,7 +340,6 @@ def _after_tool(event: AgentEvent, system: _System) -> Reply:
 def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
     """Start a heartbeat if one is due; return the time of the next check, in epoch seconds."""
     from gitlease.guard.service import retry_interval
-    from gitlease.kernel.rules.viewpoint import renew_at
 
     service, now = context.workspace.guard, system.now()
     service.refresh(context.family)
@@ -350,7 +349,7 @@ def _beat(event: AgentEvent, context: AgentContext, system: _System) -> float:
         system.start(words, cwd=event.cwd or ".")
         # The heartbeat tells nobody whether it changed anything: the next event looks again soon.
         return now + retry_interval(lease for _, lease in renewable)
-    return min((now + CHECK_INTERVAL, *(renew_at(lease) / MS for _, lease in renewable)))
+    return min((now + CHECK_INTERVAL, *(lease.renew_at / MS for _, lease in renewable)))
 
 
 def _end(event: AgentEvent, system: _System) -> None:

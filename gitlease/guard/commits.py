@@ -11,13 +11,14 @@ from gitlease.guard.history import (
     GITLINK,
     LINK,
     Changed,
+    commits_as_words,
     committed,
     paths_between,
     usual_addresses,
 )
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.objects import BLOB, GitObjects, objects_of
-from gitlease.kernel.git.repository import Repository, ask, commits_as_words
+from gitlease.kernel.git.repository import Repository, ask
 from gitlease.kernel.ledger.ports import TaskProblem
 from gitlease.kernel.rules.edge import Addresses, Progress, Task
 from gitlease.kernel.rules.errors import Invalid

@@ -10,17 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
-from gitlease.kernel.git.repository import (
-    PATHS,
-    Repository,
-    ask,
-    commits_as_words,
-    is_id,
-    lines_as_input,
-    words_in,
-)
+from gitlease.kernel.git.repository import PATHS, Repository, ask, is_id, lines_as_input
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.rules.instant import LATEST, MS
@@ -39,6 +32,7 @@ FORM = (
 _INDEX = ("-c", "index.sparse=false", "diff-index", "--cached", "--ita-invisible-in-index")
 # Beyond so many pairs only exact renames are found: the others are a D and an A.
 RENAMES, NO_RENAMES = ("-M", "-l1000"), ("--no-renames",)
+MAX_WORDS = 500  # ids in the arguments of one process
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
         return []
     if amend_of is None:
         # Of a merge without conflicts git tells only the hooks that it starts, by variables.
-        lines = words_in(os.path.join(repository.git_dir, "MERGE_HEAD"), MAX_HEADS)
+        lines = repository.merged_heads(MAX_HEADS)
         names = sorted(x.removeprefix(_MERGING) for x in os.environ if x.startswith(_MERGING))
         bases = ["HEAD", *filter(is_id, lines or names)]
     else:
@@ -432,3 +426,13 @@ def in_range(
 
 class TooMuch(Invalid):
     """There is more work to examine than the limits allow."""
+
+
+@contextmanager
+def commits_as_words(commits: Sequence[str]) -> Iterator[tuple[Sequence[str], str | None]]:
+    """How git is told of commits: few in its arguments, many in a file that it reads as input."""
+    if len(commits) <= MAX_WORDS:
+        yield commits, None
+        return
+    with lines_as_input(commits) as source:
+        yield ["--stdin"], source

@@ -16,7 +16,6 @@ from gitlease.guard.history import commit_ids, rev_range
 from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.repository import (
     HEADS,
-    SECONDS,
     Repository,
     ask,
     commit_of,
@@ -59,7 +58,7 @@ def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
         result = ask(repository, "remote", "get-url", "--push", "--", remote)
         url = next(iter(os.fsdecode(result.out).splitlines() if result.code == 0 else ()), remote)
     try:
-        now = Branches(repository).asked(url, seconds=SECONDS)
+        now = Branches(repository).asked(url)
     except (Unavailable, Denied):
         return []
     here = set(commit_ids(repository, list(now.values())))

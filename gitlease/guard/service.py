@@ -32,6 +32,7 @@ from gitlease.kernel.rules.errors import (
 from gitlease.kernel.rules.frozen import JSON, Damaged, dataclass, replace
 from gitlease.kernel.rules.instant import MS, humanize_duration, rfc3339
 from gitlease.kernel.rules.lease import (
+    THIRD,
     Actor,
     Lease,
     Moment,
@@ -50,12 +51,10 @@ from gitlease.kernel.rules.resources import (
     word_anywhere,
 )
 from gitlease.kernel.rules.viewpoint import (
-    THIRD,
     GuardFinding,
     Severity,
     Touched,
     Viewpoint,
-    renew_at,
 )
 from gitlease.kernel.store.state import StateFolder, load_leases
 
@@ -278,7 +277,7 @@ class GuardService:
         """The layers in which it is time to renew: a third of a lease's time is gone."""
         now = self._clock.now().wall_ms
         leases = self.renewable() if renewable is None else renewable
-        return tuple(dict.fromkeys(layer for layer, x in leases if now >= renew_at(x)))
+        return tuple(dict.fromkeys(layer for layer, x in leases if now >= x.renew_at))
 
     def refresh(self, sessions: Collection[str] = ()) -> None:
         """Update the idle marker, and collect losses of the caller and these sessions for ``lost``.
@@ -483,7 +482,7 @@ class GuardService:
         clear += [x.expires_at for x in held]  # then its loss has to be reported
         idle = IdleMarker(
             clear_until=max(min(clear, default=0) // MS, 0),
-            renew_at=min(map(renew_at, renewable), default=0) // MS,
+            renew_at=min((x.renew_at for x in renewable), default=0) // MS,
             held_until=max((x.expires_at for x in renewable), default=0) // MS,
             tasks=tasks is not None,
             below=tasks() if tasks is not None else (),

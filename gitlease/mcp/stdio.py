@@ -44,7 +44,6 @@ from gitlease.kernel.rules.instant import MS, Instant, format_duration
 from gitlease.kernel.rules.lease import holder_has
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.resources import Resource, fold
-from gitlease.kernel.rules.viewpoint import renew_at
 from gitlease.mcp.server import AskedPlace, Backend, LeaseServer, ToolCaller, thread_of
 from gitlease.verbs.table import Act
 from gitlease.wiring.doors import WorkTreeDoor
@@ -268,7 +267,7 @@ class CloneBackend(Backend):
             if x.lease_id in tended and x.session == tended[x.lease_id].session
             if not x.parked and x.expires_at > now.wall_ms
         ]
-        if any(renew_at(x) <= now.wall_ms for x in held):
+        if any(x.renew_at <= now.wall_ms for x in held):
             # One that changes nothing is not tried again at each look.
             self._next_try = now.boot_ms + retry_interval(held) * MS
             workspace.inbox.leave(renew_known(workspace.ledger, held))

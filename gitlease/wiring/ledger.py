@@ -21,7 +21,6 @@ from gitlease.kernel.git.mainline import (
     learn_main,
     mailmap_of,
 )
-from gitlease.kernel.git.objects import SHA1, SHA256
 from gitlease.kernel.git.repository import Repository, Ways, main_branch, without_secrets
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.ledger.ports import Clock
@@ -90,6 +89,7 @@ _STORE = re.compile(r"store(?:-[a-z0-9-]+)?\.git")
 
 LEARN = 10.0  # seconds for what this clone lacks of the main branch
 HERE = Location(None, None, True)
+SEE_REWRITES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 
 
 def open_place(
@@ -537,9 +537,9 @@ class LedgerPlace:
                 own = f"gitlease-fetched:{ways.fetch}"
                 settings = ((f"url.{ways.reads}.insteadOf", own), *remote.settings)
                 remote = replace(remote, url=own, effective=ways.reads, settings=settings)
-        is_sha256 = url and self.repository.object_format == "sha256"
-        id_bytes = SHA256 if is_sha256 else SHA1
-        store = PrivateStore(objects or self.objects, id_bytes, brief=self.brief)
+        # A local ledger is kept under SHA-1, whatever the clone uses.
+        sizes = {"id_bytes": self.repository.id_bytes} if url else {}
+        store = PrivateStore(objects or self.objects, brief=self.brief, **sizes)
 
         def state(layer: str) -> str:
             return self.state((layers or {}).get(layer, layer))
@@ -603,12 +603,12 @@ class LedgerPlace:
 
         problem, way_out = "", tuple[str, ...]()
         if not ways.is_one:
-            from gitlease.kernel.store.admission import NAME_REMOTE, RULES, name_url
+            from gitlease.kernel.store.admission import NAME_REMOTE
 
             problem = _refusal_of(location.name or "the remote", ways)
             leads_on = repository.ways_to(ways.fetch).is_one
             way_out = (name_url(without_secrets(ways.fetch)),)
-            way_out = way_out if leads_on else (NAME_REMOTE, RULES)
+            way_out = way_out if leads_on else (NAME_REMOTE, SEE_REWRITES)
         return RemoteFacts(
             problem=problem,
             way_out=way_out,
@@ -795,3 +795,8 @@ def _refusal_of(place: str, ways: Ways) -> str:
         return f"{place} has several push URLs, {urls}, which git updates one by one"
     reads, apart = without_secrets(ways.reads), without_secrets(ways.apart)
     return f"git pushes to {apart}, and others fetch from {reads}, which is another host or path"
+
+
+def name_url(url: str) -> str:
+    """The hint where git pushes elsewhere; the remote's own name would lead there again."""
+    return f"name the repository whose ledger everybody uses: git config lease.remote {quote(url)}"

@@ -309,7 +309,7 @@ def test_many_commits_are_one_process(
         *({f"f{number}": "A"} for number in range(5)),
         {},
     ]
-    monkeypatch.setattr("gitlease.kernel.git.repository.MAX_WORDS", 2)
+    monkeypatch.setattr("gitlease.guard.history.MAX_WORDS", 2)
     again: dict[str, list[Changed]] = {}
     look = lambda: again.update(committed(repository, commits[::-1]))  # noqa: E731
     assert processes(tmp_path / "trace2", look, monkeypatch) == 1

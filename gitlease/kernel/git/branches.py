@@ -46,7 +46,7 @@ class Branches:
                 refs[HEADS + ref.removeprefix(place)] = oid
         return refs
 
-    def asked(self, remote: str, *, seconds: float) -> dict[str, str]:
+    def asked(self, remote: str, *, seconds: float = SECONDS) -> dict[str, str]:
         """Ask a remote, a name or a URL, for its branches: full names with ids.
 
         Raises Unavailable and Denied.

@@ -27,8 +27,6 @@ from gitlease.kernel.git.objects import (
     EXECUTABLE,
     FILE,
     FOLDER,
-    SHA1,
-    SHA256,
     GitObjects,
     TooLarge,
     fetched_store,
@@ -444,8 +442,7 @@ def _store_for(repository: Repository) -> str:
     from gitlease.kernel.git.bare import make_aside  # hooks load this module, and make nothing
 
     own = os.path.join(repository.common_dir, "objects")
-    id_bytes = SHA256 if repository.object_format == "sha256" else SHA1
-    aside = make_aside(store, _CONFIG, id_bytes)
+    aside = make_aside(store, _CONFIG, repository.id_bytes)
     try:
         with open(os.path.join(aside, "objects", "info", "alternates"), "wb") as file:
             file.write(os.fsencode(f"{as_entry(own)}\n"))

@@ -171,6 +171,15 @@ class Repository:
         """The commits whose parents this clone was not given."""
         return frozenset(words_in(os.path.join(self.common_dir, "shallow")))
 
+    def merged_heads(self, limit: int) -> list[str]:
+        """The commits that a merge which is under way brings; git's file is read to a limit."""
+        return words_in(os.path.join(self.git_dir, "MERGE_HEAD"), limit)
+
+    @property
+    def id_bytes(self) -> int:
+        """The bytes of an object's id."""
+        return {"sha1": 20, "sha256": 32}[self.object_format]
+
     def remote_names(self) -> tuple[str, ...]:
         """The remotes that have a URL, in the order of git's configuration."""
         names = dict.fromkeys(
@@ -420,7 +429,6 @@ def _refusal(asked: GitResult, start: str) -> NotARepository | Invalid:
 # And why git, or a server, did not do what it was asked, in its own words and without secrets.
 
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-MAX_WORDS = 500  # ids in the arguments of one process
 AT_LENGTH = {"GIT_FLUSH": "0"}  # a log would be written, and read, commit by commit
 # Commits as they are: git would re-encode ids and addresses, too, from whatever a header claims.
 _AS_WRITTEN = ("-c", "i18n.logOutputEncoding=")
@@ -494,16 +502,6 @@ def lines_as_input(lines: Iterable[str]) -> Iterator[str]:
         file.write(os.fsencode("".join(f"{line}\n" for line in lines)))
         file.flush()
         yield file.name
-
-
-@contextmanager
-def commits_as_words(commits: Sequence[str]) -> Iterator[tuple[Sequence[str], str | None]]:
-    """How git is told of commits: few in its arguments, many in a file that it reads as input."""
-    if len(commits) <= MAX_WORDS:
-        yield commits, None
-        return
-    with lines_as_input(commits) as source:
-        yield ["--stdin"], source
 
 
 def as_entry(folder: str) -> str:

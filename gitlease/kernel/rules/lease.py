@@ -163,6 +163,7 @@ DEFAULT_POLICY = Policy()
 # --- leases ---------------------------------------------------------------------------------------
 
 MAX_REASON, MAX_NOTE = 500, 2_000
+THIRD = 3  # a lease is renewed when more than a third of its time is gone
 Session = Annotated[str, 128]
 
 
@@ -243,6 +244,11 @@ class Lease:
     def duration_ms(self) -> int:
         """Milliseconds, used by all rules of time: ``expires_at - renewed_at``."""
         return self.expires_at - self.renewed_at
+
+    @property
+    def renew_at(self) -> int:
+        """When it is due to be renewed, in milliseconds since the epoch."""
+        return self.renewed_at + self.duration_ms // THIRD
 
     @property
     def left_behind(self) -> bool:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     pass
 
 
-THIRD = 3  # a lease is renewed when more than a third of its time is gone
 COMMIT_SKEW = 60_000  # milliseconds by which the clocks of committers may differ from others'
 
 
@@ -47,11 +46,6 @@ SEVERITIES: Mapping[Relation, Severity] = {
     Relation.THEIRS_ABANDONED: Severity.WARN,
     Relation.THEIRS_LAPSED: Severity.WARN,
 }
-
-
-def renew_at(lease: Lease) -> int:
-    """When a lease is due, in milliseconds since the epoch."""
-    return lease.renewed_at + lease.duration_ms // THIRD
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,8 @@ YOUNG = 5_000  # milliseconds for which the recorded id is not read anew
 ALONE_FOR = 3_600_000  # after so many, other remotes are asked again if they have a ledger now
 OWN, BESIDE, ALONE = "own-ledger", "beside", "alone"  # names of notes
 LESS = "less"
-RULES = "see what sends pushes elsewhere: git config --show-origin --get-regexp insteadof"
 ADD_REMOTE = "add the remote whose ledger everybody uses: git remote add origin URL"
 NAME_REMOTE = "name the remote whose ledger everybody uses: git config lease.remote NAME-OR-URL"
-
-
-def name_url(url: str) -> str:
-    """The hint where git pushes elsewhere; the remote's own name would lead there again."""
-    return f"name the repository whose ledger everybody uses: git config lease.remote {quote(url)}"
 
 
 @dataclass(frozen=True, kw_only=True)
