@@ -32,6 +32,7 @@ from gitlease.guard.whose import (
     Superseded,
     find_superseded,
     key_of,
+    names_grant,
     overridden_in,
     supersedes,
 )
@@ -42,7 +43,7 @@ from gitlease.kernel.rules.instant import Instant, rfc3339
 from gitlease.kernel.rules.lease import Actor, Lease, Moment, Policy, Relation, State, relation
 from gitlease.kernel.rules.moves.operations import LAPSED, Event
 from gitlease.kernel.rules.resources import WHOLE, fold, layer_words, scopes_overlap
-from gitlease.kernel.rules.viewpoint import Cover, Touched, names_grant
+from gitlease.kernel.rules.viewpoint import Cover, Touched
 from gitlease.kernel.rules.work import Named
 from gitlease.kernel.store.history_reader import LedgerHistory
 from gitlease.verbs.findings import CheckRule, Finding, Level

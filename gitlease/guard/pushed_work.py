@@ -12,13 +12,14 @@ from gitlease.guard.whose import (
     Naming,
     Superseded,
     find_superseded,
+    names_grant,
 )
 from gitlease.kernel.ledger.ports import LedgerStore, Snapshot
 from gitlease.kernel.rules.errors import UsageError
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.lease import Actor, Lease
 from gitlease.kernel.rules.resources import parse_resource
-from gitlease.kernel.rules.viewpoint import GuardFinding, Viewpoint, names_grant
+from gitlease.kernel.rules.viewpoint import GuardFinding, Viewpoint
 from gitlease.kernel.rules.work import Named
 
 

@@ -29,6 +29,7 @@ from gitlease.kernel.rules.resources import WHOLE, fold, parse_resource, scopes_
 from gitlease.kernel.rules.work import Named
 
 GRANTS = frozenset({"claimed", "taken_over"})
+COMMIT_SKEW = 60_000  # milliseconds by which the clocks of committers may differ from others'
 """The events that give a token."""
 READ_AT_ONCE = (200, 4_000, 200_000)  # events: the grant in question is usually a recent one
 OVERRIDES_AT_ONCE = 20  # commits that one note names
@@ -312,3 +313,17 @@ def override_notes(superseded: Iterable[Superseded], reason: str) -> Mapping[str
             some = " ".join(each[start : start + OVERRIDES_AT_ONCE])
             notes.setdefault(resource, []).append(f"pushes superseded work {some}: {reason}")
     return notes
+
+
+def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
+    """Tell whether the trailers of a commit name the present token of a lease.
+
+    Tokens are public, so this alone shows nothing: its people have to be the holder's as well, or a
+    server has to have accepted it under that lease, when it lets only the holder bring such a
+    commit. ``recorded`` is in milliseconds.
+    """
+    grant = (layer, lease.resource.key, lease.token)
+    # A commit from before the token was given guessed it.
+    if recorded is not None and recorded <= lease.claimed_at - COMMIT_SKEW:
+        return False
+    return any((x.layer, x.key, x.token) == grant for x in named)

@@ -26,11 +26,13 @@ from gitlease.guard.commits import (
 from gitlease.guard.history import Changed
 from gitlease.guard.pushes import lost_commits
 from gitlease.guard.whose import (
+    COMMIT_SKEW,
     GrantHistory,
     LaterGrants,
     Makers,
     Superseded,
     find_superseded,
+    names_grant,
 )
 from gitlease.kernel.git.objects import TREE, GitObjects, object_id
 from gitlease.kernel.git.repository import Pieces, Repository, ask, ask_line
@@ -42,14 +44,7 @@ from gitlease.kernel.rules.ledger import Damage, Ledger
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.moves.transitions import Illegal, Pusher
 from gitlease.kernel.rules.resources import parse_resource, scopes_overlap
-from gitlease.kernel.rules.viewpoint import (
-    COMMIT_SKEW,
-    GuardFinding,
-    Severity,
-    Touched,
-    Viewpoint,
-    names_grant,
-)
+from gitlease.kernel.rules.viewpoint import GuardFinding, Severity, Touched, Viewpoint
 from gitlease.kernel.rules.work import Named
 from gitlease.kernel.settings.schema import Tasks
 from gitlease.kernel.store.tree import GitRecords, read_ledger, walk

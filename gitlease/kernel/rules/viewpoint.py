@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     pass
 
 
-COMMIT_SKEW = 60_000  # milliseconds by which the clocks of committers may differ from others'
-
-
 class Severity(Enum):
     """The effect of a finding in guard mode ``block``."""
 
@@ -189,20 +186,6 @@ def _named_by(named: Named, records: Iterable[Lease]) -> Iterable[Lease]:
     return (
         x for x in records if x.resource.key == named.key and scopes_overlap(x.scope, named.scope)
     )
-
-
-def names_grant(named: Iterable[Named], recorded: int | None, lease: Lease, layer: str) -> bool:
-    """Tell whether the trailers of a commit name the present token of a lease.
-
-    Tokens are public, so this alone shows nothing: its people have to be the holder's as well, or a
-    server has to have accepted it under that lease, when it lets only the holder bring such a
-    commit. ``recorded`` is in milliseconds.
-    """
-    grant = (layer, lease.resource.key, lease.token)
-    # A commit from before the token was given guessed it.
-    if recorded is not None and recorded <= lease.claimed_at - COMMIT_SKEW:
-        return False
-    return any((x.layer, x.key, x.token) == grant for x in named)
 
 
 class Cover:
