@@ -46,7 +46,7 @@ def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
     for part in ("Options:", "Examples:", "Exit codes:", "  -C DIR", "  --json"):
         assert part in ran.out
     assert ("  --layer NAME" in ran.out) == ("layer" not in verb.page.refuses)
-    assert len(verb.help or "") > 60
+    assert len(verb.help or "") > 60, "the help of a verb is a paragraph"
     assert verb.page.examples
     assert all(line.startswith(f"gitlease {name}") for line in verb.page.examples)
     known = {code.exit for code in CODES.values()}

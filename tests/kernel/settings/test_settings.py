@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from support.documents import DOCS, settings_schema, written
+from support.documents import DOCS, PAGES, settings_schema, written
 from support.recording import how_to_record
 from support.repos import git, make_repository
 from support.snapshots import check_words, raises
@@ -83,6 +83,14 @@ def test_every_setting_is_read_somewhere() -> None:
     names = [name for name, x in vars(Settings).items() if isinstance(x, Key)]
     unread = [name for name in names if not re.search(rf"\.{name}\b", code)]
     assert not unread, "`config` accepts these, and nothing reads them"
+
+
+def test_every_setting_is_on_a_page() -> None:
+    """In a table by its whole name, or as a line of a file that a page shows."""
+    pages = "\n".join(PAGES[x].read_text(encoding="utf-8") for x in ("settings", "tasks"))
+    shown = {*re.findall(r"`([\w.]+)`", pages), *re.findall(r"\b(\w+):", pages)}
+    missing = [x for x in KEYS if shown.isdisjoint({x, x.rpartition(".")[2]})]
+    assert not missing, "add them to docs/settings.md"
 
 
 LEVELS = [
