@@ -120,12 +120,14 @@ def granted(events: Sequence[Event], held: Iterable[Lease]) -> dict[int, Granted
     grants: dict[int, Granted] = {}
     for event in events:
         token, name = event.token, event.resource
-        # Where a renewal displaced others, the event has the token of the grant before it.
+        # If a renewal displaced others, its event has the token of the grant before it.
         if event.kind not in GRANTS or token is None or name is None or token in grants:
             continue
         # A grant that names no holder is that of whoever wrote it.
-        holder, scope, end = event.holder or event.by, event.scope or WHOLE, ends.get(token)
+        holder = event.holder or event.by
+        scope = event.scope or WHOLE
         grant = Granted(token, name, key_of(name), scope, holder, event.at)
+        end = ends.get(token)
         if end is not None:
             grant = replace(grant, ended=end.at, how=end.kind, ended_by=end.by)
         grants[token] = grant
@@ -193,7 +195,8 @@ def _broken(
     commit: CommitFacts, held: Held, paths: Sequence[str], verdict: CommitVerdict
 ) -> Finding:
     """A commit touches what another holds."""
-    lease, touched = held.lease, sorted(paths)
+    lease = held.lease
+    touched = sorted(paths)
     others = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
     session = f", session {printable(lease.session)}" if lease.session else ""
     since_when = (
@@ -213,6 +216,22 @@ def _broken(
         holder=lease.holder,
         file=touched[0],
         next_steps=(_command("show", lease.resource.text, held.layer),),
+    )
+
+
+def _of_token(commit: CommitFacts, named: Named, verdict: CommitVerdict) -> Finding:
+    """A commit names a token that it should not."""
+    return _finding(
+        commit,
+        verdict,
+        f"names token {named.token} of {_of(named.resource, named.scope)}, ",
+        since=verdict.since,
+        resource=named.resource,
+        scope=named.scope,
+        layer=named.layer,
+        holder=commit.emails[0] if commit.emails else None,
+        file=min((x.path for x in commit.touched), default=None),
+        next_steps=(_command("log", named.resource, named.layer),),
     )
 
 
@@ -279,12 +298,17 @@ class Judgement:
         trailer: bool = False,
         landing: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        self._addresses, self._people, self._ledgers = addresses, addresses.of_all, ledgers
+        self._addresses = addresses
+        self._ledgers = ledgers
+        self._pushers = pushers
+        self._requesters = requesters
+        self._trailer = trailer
+        self._landing = landing
         self._makers = Makers.of(addresses, bots)
         self._superseded: dict[tuple[str, Named], Superseded] = {}
-        self._pushers, self._requesters, self._trailer = pushers, requesters, trailer
-        self._landing, self._merges = landing, dict[str, CommitFacts]()
+        self._merges: Mapping[str, CommitFacts] = {}
         self._commits: Mapping[str, CommitFacts] = {}
+        self._people_of: Mapping[str, frozenset[str]] = {}
         self._vouched: dict[tuple[str, str], frozenset[str]] = {}
         self._by_person: dict[str, list[CommitFacts]] = {}
         self._paths_by: dict[frozenset[str], frozenset[str]] = {}
@@ -303,10 +327,13 @@ class Judgement:
     def find(self, commits: Sequence[CommitFacts]) -> list[Finding]:
         """Every violation, in the order of the commits."""
         self._merges = merged_by(commits)
-        self._commits, self._vouched = {commit.id: commit for commit in commits}, {}
-        self._by_person, self._paths_by = {}, {}
+        self._commits = {commit.id: commit for commit in commits}
+        self._people_of = {commit.id: self._find_people(commit) for commit in commits}
+        self._vouched = {}
+        self._paths_by = {}
+        self._by_person = {}
         for commit in commits:
-            for person in self._people_of(commit):
+            for person in self._people_of[commit.id]:
                 self._by_person.setdefault(person, []).append(commit)
         found = find_superseded(
             commits, after=self._after, vouches=self._vouches, makers=self._makers
@@ -320,18 +347,7 @@ class Judgement:
         for named in dict.fromkeys(commit.named):
             verdict = self._judge_token(commit, named) if named.layer in self._ledgers else None
             if verdict is not None:
-                yield _finding(
-                    commit,
-                    verdict,
-                    f"names token {named.token} of {_of(named.resource, named.scope)}, ",
-                    since=verdict.since,
-                    resource=named.resource,
-                    scope=named.scope,
-                    layer=named.layer,
-                    holder=commit.emails[0] if commit.emails else None,
-                    file=min((x.path for x in commit.touched), default=None),
-                    next_steps=(_command("log", named.resource, named.layer),),
-                )
+                yield _of_token(commit, named, verdict)
         if commit.unreadable:
             first, *others = commit.unreadable
             more = f" and {len(others)} more" if others else ""
@@ -354,17 +370,18 @@ class Judgement:
             grant = self._grant(line)
             if grant is not None and grant.key == line.key:
                 granted |= self._addresses.of(grant.holder)
-        if granted & self._people_of(commit):
+        if granted & self._people_of[commit.id]:
             return
         layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in commit.named))
         more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
-        words, doubt = "names no lease, and this project requires one", self._help(commit, granted)
+        words = "names no lease, and this project requires one"
+        doubt = self._help(commit, granted)
         verdict = CommitVerdict(rules.NO_TRAILER, words, evidence=more, doubt=doubt)
         yield _of_trailer(commit, verdict, *_listed([x.path for x in commit.touched]))
 
-    def _people_of(self, commit: CommitFacts) -> frozenset[str]:
+    def _find_people(self, commit: CommitFacts) -> frozenset[str]:
         """The people of a commit: of one that a bot made, also those whose grants it names."""
-        people = self._people(commit.emails)
+        people = self._addresses.of_all(commit.emails)
         if self._makers.is_bot(commit):
             for named in (*commit.named, *commit.mentioned):
                 grant = self._grant(named)
@@ -392,7 +409,7 @@ class Judgement:
     def _broken_claims(self, commit: CommitFacts) -> list[Finding]:
         """The claims that a commit broke, one finding for each lease."""
         touched: dict[int, list[str]] = {}
-        people = self._people_of(commit)
+        people = self._people_of[commit.id]
         for change in commit.touched:
             for number in sorted(self._cover.matching(change)):
                 if self._concerns(change, number, people):
@@ -425,7 +442,7 @@ class Judgement:
         held = self._held[number]
         grant = (held.layer, held.lease.resource.key, held.lease.token)
         return any(
-            self._people(work.people) & keys
+            self._addresses.of_all(work.people) & keys
             or any((x.layer, x.key, x.token) == grant for x in work.named)
             for work in change.lost
         )
@@ -483,7 +500,7 @@ class Judgement:
 
     def _is_merged_by_holder(self, claim: TouchedClaim) -> bool:
         merge = self._merges.get(claim.commit.id)
-        return merge is not None and bool(claim.keys & self._people(merge.emails))
+        return merge is not None and bool(claim.keys & self._addresses.of_all(merge.emails))
 
     def _is_expired(self, claim: TouchedClaim) -> bool:
         now = self._ledgers[claim.held.layer].moment.now.wall_ms
@@ -561,11 +578,9 @@ class Judgement:
             return CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at)
         holder = self._addresses.of(grant.holder)
         foreign: CommitVerdict | None = None
-        if not holder & self._people_of(commit):
-            words, doubt = (
-                f"which was issued to {printable(grant.holder)}",
-                self._help(commit, holder),
-            )
+        if not holder & self._people_of[commit.id]:
+            words = f"which was issued to {printable(grant.holder)}"
+            doubt = self._help(commit, holder)
             foreign = CommitVerdict(rules.UNKNOWN, words, None, evidence, grant.at, doubt)
             if not doubt:
                 return foreign
@@ -606,7 +621,7 @@ class Judgement:
             return True
         every = self._grants.get((named.layer, named.key), ())
         later = [x for x in every if supersedes(x, named)]
-        people = self._pushers or self._people(commit.emails)
+        people = self._pushers or self._addresses.of_all(commit.emails)
         finished = bool(later) and later[-1].how == COMPLETED
         return finished and bool(self._addresses.of(later[-1].holder) & people)
 
@@ -702,7 +717,8 @@ def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
     known = {commit.id: commit for commit in commits}
     branch = list[CommitFacts]()
     at = commits[-1].id if commits else ""
-    while (commit := known.pop(at, None)) is not None:
+    while at in known:
+        commit = known.pop(at)
         branch.append(commit)
         at = commit.parents[0] if commit.parents else ""
     merges: dict[str, CommitFacts] = {}
@@ -710,7 +726,8 @@ def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
     for merge in reversed(branch):
         waiting = list(merge.parents[1:])
         while waiting:
-            if (commit := known.pop(waiting.pop(), None)) is not None:
-                merges[commit.id] = merge
-                waiting += commit.parents
+            merged = known.pop(waiting.pop(), None)
+            if merged is not None:
+                merges[merged.id] = merge
+                waiting += merged.parents
     return merges
