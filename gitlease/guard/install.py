@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from gitlease.guard import hook_places as places
+from gitlease.guard import hook_places
 from gitlease.guard.hook_places import HookPlace, SectionForm, Way
 from gitlease.kernel.git.files import Notes, notes_of, replace_file, share
 from gitlease.kernel.git.repository import TIMEOUT, Repository
@@ -59,7 +59,7 @@ class Plan:
 
 def install_hooks(
     repository: Repository,
-    names: Sequence[str] = places.HOOKS,
+    names: Sequence[str] = hook_places.HOOKS,
     *,
     dry_run: bool = False,
     program: str | None = None,
@@ -69,9 +69,9 @@ def install_hooks(
     ``program`` is the gitlease that the hooks try before the one on PATH; by default the one that
     runs now. Raises Invalid without a work tree, and if something cannot be written.
     """
-    place = places.find_place(repository)
-    wanted = [name for name in places.HOOKS if name in names]
-    called = [name for name in wanted if places.own_call(place, name) is not None]
+    place = hook_places.find_place(repository)
+    wanted = [name for name in hook_places.HOOKS if name in names]
+    called = [name for name in wanted if hook_places.own_call(place, name) is not None]
     changes: list[HookChange] = []
     lines: tuple[str, ...] = ()
     notes: list[str] = []
@@ -89,7 +89,7 @@ def install_hooks(
                     f"{where} is in the work tree: commit it, and everyone has these hooks"
                 )
         else:
-            lines, more = places.lines_to_add(place, rest)
+            lines, more = hook_places.lines_to_add(place, rest)
             notes += more
     if called:
         notes.append(
@@ -97,14 +97,15 @@ def install_hooks(
         )
     if changes or place.way is Way.FOLDER:
         program = own_program() if program is None else program
-        path, data = os.path.join(place.private, places.PROGRAM), os.fsencode(f"{program}\n")
-        if program and places.read_file(path) != data:
+        path = os.path.join(place.private, hook_places.PROGRAM)
+        data = os.fsencode(f"{program}\n")
+        if program and hook_places.read_file(path) != data:
             make = partial(_write, path, data, 0o644)
             # Written before any hook calls it.
             changes.insert(0, HookChange(f"noted {program}", make, path, quiet=True))
     if not dry_run:
         # A warning of core.hooksPath from before says nothing about what is installed now.
-        Notes(place.private).drop(places.HOOKS_PATH, "")
+        Notes(place.private).drop(hook_places.HOOKS_PATH, "")
         _carry_out(changes)
     where = "git's configuration"
     if place.way is not Way.CONFIG:
@@ -128,8 +129,8 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
     # skipped and not a failure.
     for name in names:
         quoted = shlex.quote(script := place.script(name))
-        if places.read_file(script) != places.shim(name):
-            make = partial(_write, script, places.shim(name))
+        if hook_places.read_file(script) != hook_places.shim(name):
+            make = partial(_write, script, hook_places.shim(name))
             yield HookChange(f"wrote {script}", make, script, quiet=True)
         elif not os.access(script, os.X_OK):
             yield _switched_on(script)
@@ -146,30 +147,30 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
 def _hook_file(path: str, name: str, notes: list[str]) -> HookChange | None:
     """The change that makes one hook file call us; None if it does already, or cannot."""
     if not os.path.lexists(path):
-        return HookChange(f"created {path}", partial(_write, path, places.shim(name)), path)
+        return HookChange(f"created {path}", partial(_write, path, hook_places.shim(name)), path)
     if stat.S_ISDIR(os.lstat(path).st_mode):
         notes.append(f"{path} is a folder: left unchanged")
         return None
-    data = places.read_file(path)
-    placed = None if data is None else places.find_section(data, name)
+    data = hook_places.read_file(path)
+    placed = None if data is None else hook_places.find_section(data, name)
     if data is not None and placed is not None:
-        if places.is_current(placed, name):
+        if hook_places.is_current(placed, name):
             # Somebody's own script may be off on purpose.
-            if os.access(path, os.X_OK) or data != places.shim(name):
+            if os.access(path, os.X_OK) or data != hook_places.shim(name):
                 return None
             return _switched_on(path)
-        new = data[: placed.start] + places.section(name, placed.form) + data[placed.end :]
+        new = data[: placed.start] + hook_places.section(name, placed.form) + data[placed.end :]
         return HookChange(f"updated our section in {path}", partial(_write, path, new), path)
     at = None if data is None else _after_shebang(path, data)
     if data is not None and at is not None:
-        new = data[:at] + places.section(name, SectionForm.SECTION) + data[at:]
+        new = data[:at] + hook_places.section(name, SectionForm.SECTION) + data[at:]
         return HookChange(f"added a section to {path}", partial(_write, path, new), path)
-    aside = path + places.ASIDE
+    aside = path + hook_places.ASIDE
     # A hook set aside is never written over: it is the only copy.
     if os.path.lexists(aside):
         notes.append(f"{path} cannot be set aside as {aside}: left unchanged")
         return None
-    make = partial(_chain, path, places.shim(name, SectionForm.CHAIN), aside)
+    make = partial(_chain, path, hook_places.shim(name, SectionForm.CHAIN), aside)
     return HookChange(f"created {path}, which goes on to {aside}", make, path)
 
 
@@ -194,15 +195,16 @@ def _after_shebang(path: str, data: bytes) -> int | None:
 
 def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
     """Remove every hook of ours, and return what was done and what is left to do by hand."""
-    place, notes = places.find_place(repository), list[str]()
+    place = hook_places.find_place(repository)
+    notes: list[str] = []
     changes = [*_removals(place, repository, notes)]
-    program = os.path.join(place.private, places.PROGRAM)
+    program = os.path.join(place.private, hook_places.PROGRAM)
     if os.path.lexists(program):
         make = partial(os.unlink, program)
         changes.append(HookChange(f"removed {program}", make, program, quiet=True))
-    for name in (*places.PRE_COMMIT_FILES, *places.LEFTHOOK_FILES):
-        data = places.read_file(os.path.join(place.top, name)) or b""
-        if places.pre_commit_ids(data) or places.LEFTHOOK_SNIPPET.encode() in data:
+    for name in (*hook_places.PRE_COMMIT_FILES, *hook_places.LEFTHOOK_FILES):
+        data = hook_places.read_file(os.path.join(place.top, name)) or b""
+        if hook_places.pre_commit_ids(data) or hook_places.LEFTHOOK_SNIPPET.encode() in data:
             notes.append(f"{name} names our hooks in lines of yours: they stay")
     if not dry_run:
         _carry_out(changes)
@@ -224,27 +226,30 @@ def _removals(place: HookPlace, repository: Repository, notes: list[str]) -> Ite
     for key in settings:
         yield HookChange(f"unset {key}", partial(_configure, place, ("--remove-section", key)))
     common = os.path.join(repository.common_dir, "hooks")
-    for folder in dict.fromkeys((place.folder, common, os.path.join(place.top, places.HUSKY))):
-        for path, name in places.marked_files(folder) if places.is_own(repository, folder) else ():
-            yield from _hook_out(path, name, notes)
-    scripts = os.path.join(place.private, places.SCRIPTS)
-    for path, _ in places.marked_files(scripts):
+    husky = os.path.join(place.top, hook_places.HUSKY)
+    for folder in dict.fromkeys((place.folder, common, husky)):
+        if hook_places.is_own(repository, folder):
+            for path, name in hook_places.marked_files(folder):
+                yield from _hook_out(path, name, notes)
+    scripts = os.path.join(place.private, hook_places.SCRIPTS)
+    for path, _ in hook_places.marked_files(scripts):
         yield HookChange(f"removed {path}", partial(os.unlink, path), path, quiet=True)
 
 
 def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
-    data = places.read_file(path)
-    placed = None if data is None else places.find_section(data, name)
+    data = hook_places.read_file(path)
+    placed = None if data is None else hook_places.find_section(data, name)
     if data is None or placed is None:
         notes.append(f"{path} has half a section of ours: remove it by hand")
         return
     rest = data[: placed.start] + data[placed.end :]
-    alone = placed.form is not SectionForm.SECTION and rest == places.SHEBANG
+    alone = placed.form is not SectionForm.SECTION and rest == hook_places.SHEBANG
     # A manager may have moved ours since, apart from what was set aside.
     folder, above = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
-    folders = [folder, above] if os.path.basename(folder) == places.BACKUPS else [folder]
-    moved = [path + places.ASIDE, *(os.path.join(x, name + places.ASIDE) for x in folders)]
-    aside = next(filter(os.path.lexists, moved), path + places.ASIDE)
+    folders = [folder, above] if os.path.basename(folder) == hook_places.BACKUPS else [folder]
+    beside = path + hook_places.ASIDE
+    moved = [beside, *(os.path.join(x, name + hook_places.ASIDE) for x in folders)]
+    aside = next(filter(os.path.lexists, moved), beside)
     chained = placed.form is SectionForm.CHAIN and os.path.lexists(aside)
     if alone and chained:
         yield HookChange(f"put {path} back", partial(os.replace, aside, path), path)
@@ -280,7 +285,7 @@ def _configure(place: HookPlace, words: Sequence[str]) -> None:
 
 def _write(path: str, data: bytes, mode: int = 0o755) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    places.rewrite_file(path, data, mode=mode)
+    hook_places.rewrite_file(path, data, mode=mode)
 
 
 def _chain(path: str, data: bytes, aside: str) -> None:
@@ -302,7 +307,7 @@ def _chain(path: str, data: bytes, aside: str) -> None:
 OWN_WAY = "your own hook"
 NO_PROGRAM = "it finds no gitlease to start"
 OFF = "not executable"
-_ANSWER = re.compile(rf"^{places.ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
+_ANSWER = re.compile(rf"^{hook_places.ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,8 +331,8 @@ class HookState:
 
 def hook_states(repository: Repository) -> tuple[HookState, ...]:
     """The state of every hook that gitlease uses."""
-    place = places.find_place(repository)
-    return tuple(_state(place, name) for name in places.HOOKS)
+    place = hook_places.find_place(repository)
+    return tuple(_state(place, name) for name in hook_places.HOOKS)
 
 
 def warn_once(repository: Repository, hooks_path: str) -> str:
@@ -336,12 +341,12 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
     ``""`` if they do, were never installed, or somebody was warned already.
     """
     notes = notes_of(repository.common_dir)
-    program = os.path.join(repository.common_dir, "gitlease", places.PROGRAM)
-    if not os.path.exists(program) or notes.get(places.HOOKS_PATH, "") == hooks_path:
+    program = os.path.join(repository.common_dir, "gitlease", hook_places.PROGRAM)
+    if not os.path.exists(program) or notes.get(hook_places.HOOKS_PATH, "") == hooks_path:
         return ""
-    notes.put(places.HOOKS_PATH, "", hooks_path, at=0)
+    notes.put(hook_places.HOOKS_PATH, "", hooks_path, at=0)
     with contextlib.suppress(OSError, Invalid):
-        if not _state(places.find_place(repository), "pre-commit").live:
+        if not _state(hook_places.find_place(repository), "pre-commit").live:
             return (
                 f"core.hooksPath is {shown(hooks_path)}, and git no longer calls gitlease's hooks"
             )
@@ -351,34 +356,37 @@ def warn_once(repository: Repository, hooks_path: str) -> str:
 def _state(place: HookPlace, name: str) -> HookState:
     state, hook = partial(HookState, name=name), os.path.join(place.folder, name)
     script, way = hook, place.way.value
-    if name in places.managed_hooks(place):
-        made_by_manager = places.read_file(hook) or b""
-        live = bool(places.MADE[place.way].search(made_by_manager)) and os.access(hook, os.X_OK)
+    if name in hook_places.managed_hooks(place):
+        made_by_manager = hook_places.read_file(hook) or b""
+        is_made = hook_places.MADE[place.way].search(made_by_manager) is not None
+        live = is_made and os.access(hook, os.X_OK)
         proven = live and _manager_answers(place, name, made_by_manager)
         problem = "" if proven else f"{way} did not answer for it"
         if not live:
-            problem = f"git does not call {way} yet: {places.manager_install(place.way, [name])}"
+            command = hook_places.manager_install(place.way, [name])
+            problem = f"git does not call {way} yet: {command}"
         return state(way=way, live=live, proven=proven, problem=problem, awaits=not live)
     if place.way is Way.CONFIG:
         configured = os.path.lexists(place.script(name))
         script, way = (place.script(name), way) if configured else (script, Way.FOLDER.value)
-    data = places.read_file(script)
-    made = data is not None and places.MADE[Way.PRE_COMMIT].search(data) is not None
-    moved = places.read_file(script + places.LEGACY) if made else None
-    if data is not None and moved is not None and places.find_section(moved, name) is not None:
+    data = hook_places.read_file(script)
+    made = data is not None and hook_places.MADE[Way.PRE_COMMIT].search(data) is not None
+    moved = hook_places.read_file(script + hook_places.LEGACY) if made else None
+    if data is not None and moved is not None and hook_places.find_section(moved, name) is not None:
         # pre-commit moved ours away, and runs it before its own.
-        runs = os.access(script, os.X_OK) and os.access(script + places.LEGACY, os.X_OK)
+        runs = os.access(script, os.X_OK) and os.access(script + hook_places.LEGACY, os.X_OK)
         words = ["hook-impl", "--config=/dev/null/none", f"--hook-type={name}"]
         words += ["--hook-dir", os.path.dirname(script), "--skip-on-missing-config", "--"]
         proven = runs and _asked_manager(place, name, data, words)
-        way, problem = f"{Way.PRE_COMMIT.value} ({name}{places.LEGACY})", "" if runs else OFF
+        way = f"{Way.PRE_COMMIT.value} ({name}{hook_places.LEGACY})"
+        problem = "" if runs else OFF
         program = _program(place, noted=True)
         return state(way=way, live=runs, proven=proven, program=program, problem=problem)
-    placed = None if data is None else places.find_section(data, name)
+    placed = None if data is None else hook_places.find_section(data, name)
     program = _program(place, noted=placed is not None)
     if placed is None:
         # Somebody's own script is not run: it may do anything.
-        caller = places.own_call(place, name)
+        caller = hook_places.own_call(place, name)
         if caller is None:
             return state(problem="not installed")
         runs, problem = os.access(hook, os.X_OK), ""
@@ -389,14 +397,14 @@ def _state(place: HookPlace, name: str) -> HookState:
         return state(way=way, problem=NO_PROGRAM)
     live, proven = os.access(script, os.X_OK), False
     problem = "" if live else f"{OFF}: chmod +x {shlex.quote(script)}"
-    if place.git >= places.HOOK_RUN:
+    if place.git >= hook_places.HOOK_RUN:
         # With the hooks of others off; a script of ours needs no folder of hooks.
         off = [f"hook.{other}.enabled=false" for other in place.other_hooks]
         off += ["core.hooksPath=/dev/null"] if script == place.script(name) else []
         options = [word for setting in off for word in ("-c", setting)]
         live = proven = ask_hook(name, place.top, *options) is not None
         problem = "" if live else problem or "it is installed, but does not answer when git runs it"
-    current = places.is_current(placed, name)
+    current = hook_places.is_current(placed, name)
     if live and not current:
         problem = "of another version, or edited: gitlease hooks install"
     state = partial(state, way=way, program=program, problem=problem)
@@ -405,7 +413,7 @@ def _state(place: HookPlace, name: str) -> HookState:
 
 def _program(place: HookPlace, *, noted: bool) -> str | None:
     # The one that was noted, or the one on PATH.
-    data = places.read_file(os.path.join(place.private, places.PROGRAM)) or b""
+    data = hook_places.read_file(os.path.join(place.private, hook_places.PROGRAM)) or b""
     path = os.fsdecode(data).partition("\n")[0]
     there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
     return path if there else shutil.which("gitlease")
@@ -415,8 +423,8 @@ def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
     """Return whether a manager calls our hook when it is asked to run that alone."""
     if place.way is Way.LEFTHOOK:
         # Its hook hands on what git is given.
-        passes_on = re.search(places.LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
-        if place.git < places.HOOK_RUN or not passes_on:
+        passes_on = re.search(hook_places.LEFTHOOK_CALL % name.encode(), script, re.MULTILINE)
+        if place.git < hook_places.HOOK_RUN or not passes_on:
             return False
         # Nothing else is touched by a probe: lefthook stages and installs of its own accord.
         kept = ("--no-stage-fixed", "--no-auto-install", "--force")
@@ -425,7 +433,7 @@ def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
             for option in ("--command", "--commands")  # of its versions 2 and 1
         )
     item, hook = next(
-        (item, hook) for item, _, hook, stages in places.PRE_COMMIT_ITEMS if name in stages
+        (item, hook) for item, _, hook, stages in hook_places.PRE_COMMIT_ITEMS if name in stages
     )
     # With files named it leaves the work tree as it is, instead of setting aside what is unstaged.
     words = ("run", item, "--verbose", "--hook-stage", name, "-c", place.file)
@@ -434,7 +442,7 @@ def _manager_answers(place: HookPlace, name: str, script: bytes) -> bool:
 
 
 def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[str]) -> bool:
-    program = places.pre_commit_program(script)
+    program = hook_places.pre_commit_program(script)
     if program is None:
         return False
     try:
@@ -442,7 +450,7 @@ def _asked_manager(place: HookPlace, hook: str, script: bytes, words: Sequence[s
             [*program, *words],
             cwd=place.top,
             # SKIP of the caller's must not make an installed hook look dead.
-            env={**os.environ, places.PROBE: "1", places.SKIP: ""},
+            env={**os.environ, hook_places.PROBE: "1", hook_places.SKIP: ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,
@@ -464,7 +472,7 @@ def ask_hook(
         (*options, "hook", "run", "--ignore-missing", name, *(["--", *after] if after else [])),
         cwd=cwd,
         timeout=TIMEOUT,
-        env={places.PROBE: "1", places.SKIP: ""},
+        env={hook_places.PROBE: "1", hook_places.SKIP: ""},
         repository=repository,
     )
     return _answer(name, ran.out + ran.err.encode())

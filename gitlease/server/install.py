@@ -23,7 +23,21 @@ from gitlease.kernel.git.run import run_git
 from gitlease.kernel.rules.errors import Invalid, UsageError, check_text, hint
 from gitlease.kernel.rules.frozen import dataclass
 from gitlease.kernel.settings.schema import KEYS
-from gitlease.server import settings as server
+from gitlease.server.settings import (
+    BLOCK,
+    GATEWAY_KEY,
+    HOLDER,
+    IDENTITY_KEY,
+    KNOWN_VARIABLES,
+    MERGER_KEY,
+    MODE_KEY,
+    PREFIX_KEY,
+    TRUSTED,
+    ServerSettings,
+    project_settings,
+    read_variable,
+    server_settings,
+)
 
 VERSION = 4
 NAME = "pre-receive"
@@ -215,9 +229,9 @@ def install_server(
     is ``block``. Raises Invalid if something cannot be written, and UsageError for an ``identity``
     that a client could set, and for gateways and mergers without an identity.
     """
-    variable = None if identity is None else server.read_variable(identity)
+    variable = None if identity is None else read_variable(identity)
     for what, names in (("gateway", gateways), ("merger", mergers)):
-        if names and not (variable or repository.config.get(server.IDENTITY_KEY)):
+        if names and not (variable or repository.config.get(IDENTITY_KEY)):
             raise UsageError(
                 f"{what}s need an identity: this server does not know who pushes",
                 hints=(hint("name the variable that has it: {}", identity="VARIABLE"),),
@@ -229,22 +243,22 @@ def install_server(
     changes, notes = list[str](), list[str]()
     _set(
         repository,
-        server.MODE_KEY,
-        [mode or repository.config.get(server.MODE_KEY) or server.BLOCK],
+        MODE_KEY,
+        [mode or repository.config.get(MODE_KEY) or BLOCK],
         changes,
     )
     if variable is not None:
-        _set(repository, server.IDENTITY_KEY, [variable], changes)
+        _set(repository, IDENTITY_KEY, [variable], changes)
     if gateways is not None:
-        _set(repository, server.GATEWAY_KEY, gateways, changes)
+        _set(repository, GATEWAY_KEY, gateways, changes)
     if mergers is not None:
-        _set(repository, server.MERGER_KEY, mergers, changes)
+        _set(repository, MERGER_KEY, mergers, changes)
     # Fix the prefix of ledgers: anybody who can push could change the project's file, and the hook
     # may run without a home, and so without the server's other files of git.
-    trusted = GitConfig(tuple(e for e in repository.config.entries if e.scope in server.TRUSTED))
-    prefix = trusted.get(server.PREFIX_KEY) or server.project_settings(repository)[0].ref_prefix
+    trusted = GitConfig(tuple(e for e in repository.config.entries if e.scope in TRUSTED))
+    prefix = trusted.get(PREFIX_KEY) or project_settings(repository)[0].ref_prefix
     if prefix != KEYS["lease.ref_prefix"].default:
-        _set(repository, server.PREFIX_KEY, [prefix], changes)
+        _set(repository, PREFIX_KEY, [prefix], changes)
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
         _write(place, new, changes, notes)
@@ -270,14 +284,14 @@ def check_identity(
 ) -> None:
     """Raise UsageError unless it is known, or deliberately not known, who pushes."""
     find_server_place(repository)
-    identity = given or server.server_settings(repository).identity
+    identity = given or server_settings(repository).identity
     if no_identity and identity:
         raise UsageError(
             f"no identity is wanted, but {identity} names who pushes",
-            hints=(f"to forget it, on the server: git config --unset {server.IDENTITY_KEY}",),
+            hints=(f"to forget it, on the server: git config --unset {IDENTITY_KEY}",),
         )
     if not (identity or no_identity or gateways):
-        known = ", ".join(server.KNOWN_VARIABLES)
+        known = ", ".join(KNOWN_VARIABLES)
         none = "on a host that has none: {} checks ledgers, but not commits"
         raise UsageError(
             "without an identity anyone may push over what another holds",
@@ -311,10 +325,10 @@ def uninstall_server(repository: Repository) -> ServerDone:
             _drop_folder(place.hook)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
-    for key in (server.MODE_KEY, server.IDENTITY_KEY, server.GATEWAY_KEY, server.MERGER_KEY):
+    for key in (MODE_KEY, IDENTITY_KEY, GATEWAY_KEY, MERGER_KEY):
         _set(repository, key, (), changes)
     ours = repository.config.section("gitlease")
-    if any(e.scope == "local" and e.key.endswith(f".{server.HOLDER}") for e in ours):
+    if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
         notes.append("the holders of users stay in git's configuration: gitlease.USER.holder")
     return ServerDone(place, tuple(changes), tuple(notes))
 
@@ -412,13 +426,13 @@ class ServerState:
     current: bool
     program: str | None
     kept: str | None
-    settings: server.ServerSettings
+    settings: ServerSettings
     problem: str
 
 
 def server_state(repository: Repository) -> ServerState:
     """The state of the hook. Raises Invalid unless it is the bare repository of a server."""
-    settings = server.server_settings(repository)
+    settings = server_settings(repository)
     place = find_server_place(repository)
     data = read_file(place.hook)
     placed = None if data is None else find_shim(data)
