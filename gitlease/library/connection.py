@@ -31,7 +31,6 @@ from gitlease.kernel.rules.errors import (
 )
 from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.instant import moment_of
-from gitlease.kernel.rules.lease_view import LeaseView as Lease
 from gitlease.kernel.rules.loss import reason_text
 from gitlease.kernel.rules.resources import Resource, parse_layer, parse_resource, path_resource
 from gitlease.library import values
@@ -46,6 +45,7 @@ from gitlease.library.methods import (
     to_folder,
     to_list,
 )
+from gitlease.library.values import Lease
 from gitlease.verbs.table import Result
 
 

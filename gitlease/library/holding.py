@@ -19,7 +19,6 @@ from gitlease.kernel.ledger.keeping import holds_of
 from gitlease.kernel.ledger.sessions import unbind
 from gitlease.kernel.rules.errors import GitleaseError, LeaseHeld, LeaseLost, Loss, UsageError
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.lease_view import LeaseView as Lease
 from gitlease.kernel.rules.loss import Lost
 from gitlease.kernel.rules.moves.operations import Grant
 from gitlease.kernel.rules.resources import Resource
@@ -36,6 +35,7 @@ from gitlease.library.methods import (
     to_note,
     to_resources,
 )
+from gitlease.library.values import Lease
 from gitlease.runs.records import RunRecord, record_of, remember, runs_of
 from gitlease.verbs.claiming import check_one, claim_options, patterns_of
 from gitlease.verbs.table import refuse_durations

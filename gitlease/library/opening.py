@@ -18,7 +18,6 @@ from gitlease.kernel.ledger.watch import WatchEvent
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.kernel.rules.instant import moment_of
-from gitlease.kernel.rules.lease_view import LeaseView as Lease
 from gitlease.kernel.rules.resources import Resource, parse_resource, word_anywhere
 from gitlease.landing.fenced_push import PushAnswer
 from gitlease.library.lease_verbs import AwaitedLeaseVerbs
@@ -33,7 +32,7 @@ from gitlease.library.methods import (
     refusing_class,
     to_folder,
 )
-from gitlease.library.values import RunResult
+from gitlease.library.values import Lease, RunResult
 from gitlease.wiring.workspace import open_workspace
 
 T = TypeVar("T")
