@@ -369,9 +369,13 @@ class Watch:
         adopts: bool,
         ignored: frozenset[int],
     ) -> None:
-        self._line, self._grace, self._now = line, grace, now
-        self._adopts, self._ignored = adopts, ignored
-        self._group, self._pid = ProcessGroup(0, ""), 0
+        self._line = line
+        self._grace = grace
+        self._now = now
+        self._adopts = adopts
+        self._ignored = ignored
+        self._group = ProcessGroup(0, "")
+        self._pid = 0
         self._until: int | None = None
         self._mark = ""
         self._buffer = b""

@@ -243,7 +243,8 @@ class LeasedCommand:
         It never fails. ``log`` is the file of the command's output and ``tail`` the end of it, for
         the note with which a task is given back after a failure.
         """
-        warnings, passing = list[str](), False
+        warnings: list[str] = []
+        passing = False
         if not ended.is_over:
             still = "what it started may still run: its lease is not released, and ends by itself"
             return ended, self._completed(), (still,)
@@ -256,7 +257,8 @@ class LeasedCommand:
                 ended = replace(ended, stopped=True)
             # Where only the remote or the time of the lease was in the way, nobody failed.
             passing = all(isinstance(x, LeaseLost | Unavailable) for x in obstacles)
-        note, unfinished = self.request.note, bool(warnings)
+        note = self.request.note
+        unfinished = bool(warnings)
         failed = bool(self.request.pool) and not (ended.stopped or passing)
         failed = failed and bool(ended.exit or warnings)
         if failed and note is None:
@@ -321,35 +323,50 @@ class LeasedCommand:
     ) -> list[str]:
         named = [x.resource for x in granted]
         landed = settle_landed(ledger, named, ended=ledger.actor.session)  # the command pushed it
-        warnings, ids = [*landed.warnings], {lease.lease_id for lease in landed.leases}
-        if granted := [grant for grant in granted if grant.lease_id not in ids]:
-            note, commit = note or self.request.note, self.request.options.commit
-            answer = give_back(ledger, granted, note=note, commit=commit, failed=failed)
-            warnings += answer.warnings
-            if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
-                ids = {x.lease_id for x in granted} - {view.lease_id for view in answer.leases}
-                left = {x.lease_id: x for x in self.answer.leases if x.lease_id in ids}
-                run_out(ledger, left, spares=False)  # by its record it still is a live run's
-                kept = "the lease is over, and the edge is kept"
-                warnings += [f"{kept}: {refusal.message}" for refusal in answer.refused]
+        warnings = [*landed.warnings]
+        landed_ids = {lease.lease_id for lease in landed.leases}
+        unlanded = [grant for grant in granted if grant.lease_id not in landed_ids]
+        if not unlanded:
+            return warnings
+        answer = give_back(
+            ledger,
+            unlanded,
+            note=note or self.request.note,
+            commit=self.request.options.commit,
+            failed=failed,
+        )
+        warnings += answer.warnings
+        if answer.refused:  # a task file cannot be written: at least nobody waits for the lease
+            ids = {x.lease_id for x in unlanded} - {view.lease_id for view in answer.leases}
+            left = {x.lease_id: x for x in self.answer.leases if x.lease_id in ids}
+            run_out(ledger, left, spares=False)  # by its record it still is a live run's
+            kept = "the lease is over, and the edge is kept"
+            warnings += [f"{kept}: {refusal.message}" for refusal in answer.refused]
         return warnings
 
     def _complete(self) -> tuple[int, list[str], list[BaseException]]:
         """Finish what is left; return how many are finished, warnings, and what was in the way."""
-        finished, warnings, obstacles = self._completed(), list[str](), list[BaseException]()
+        finished = self._completed()
+        warnings: list[str] = []
+        obstacles: list[BaseException] = []
         grants = self._grants_left()
         ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
-        finisher, scope = self.request.finisher, self.request.options.scope
-        commit, limit, what = self.request.options.commit, 0, "marked as done"
+        options = self.request.options
+        finisher = self.request.finisher
+        limit = 0
+        what = "marked as done"
         if finisher is not None:
-            limit, what = self.request.limit or 0, "landed"
-            # What the command itself completed may not have landed.
-            grants, finished = self._granted() if finished else grants, 0
+            limit = self.request.limit or 0
+            what = "landed"
+            if finished:  # what the command itself completed may not have landed
+                grants = self._granted()
+            finished = 0
 
         def finish(resource: Resource) -> Sequence[str]:
             if finisher is not None:
                 return finisher(self, resource)
-            return acts.complete(ledger, resource, scope=scope, commit=commit).warnings
+            done = acts.complete(ledger, resource, scope=options.scope, commit=options.commit)
+            return done.warnings
 
         for grant in grants:
             try:

@@ -70,8 +70,12 @@ class Job:
     """A run in the background that works on one task."""
 
     def __init__(self, command: LeasedCommand, clean_up: Callable[[], str | None]) -> None:
-        self._command, self.record, self._clean_up = command, command.record, clean_up
-        self.began, self._stopped, self._reaped = time.monotonic(), False, False
+        self._command = command
+        self._clean_up = clean_up
+        self.record = command.record
+        self.began = time.monotonic()
+        self._stopped = False
+        self._reaped = False
 
     @property
     def name(self) -> str:
@@ -84,9 +88,11 @@ class Job:
             self._stopped = self._reaped = True  # its process number is free now
         runs = runs_of(self._command.place)
         record = runs.latest_of(self.record)
-        outcome, messages = record.result, [record.message]
+        outcome = record.result
+        messages = [record.message]
         if outcome is None:  # its runner was killed, and the guardian ends the command
-            why, outcome = "its runner was killed", FAILED
+            outcome = FAILED
+            why = "its runner was killed"
             if runs.is_dead(record):
                 note = f"{why}, log {record.log}"
                 messages = [why, *self._command.give_back(note=note, failed=True)]
@@ -149,8 +155,12 @@ class Pool:
         pause: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        self._take, self._limits, self._tell = take, limits, tell
-        self._stopping, self._pause, self._clock = stopping, pause, clock
+        self._take = take
+        self._limits = limits
+        self._tell = tell
+        self._stopping = stopping
+        self._pause = pause
+        self._clock = clock
         self.running: list[Job] = []
         self.results: dict[str, str] = {}  # of the tasks, by their last run
         self._failures: Counter[str] = Counter()
@@ -239,7 +249,8 @@ class Pool:
         except GitleaseError as fault:
             self._fault = fault
             return False
-        self._empty_since, self._answered = None, self._clock()
+        self._empty_since = None
+        self._answered = self._clock()
         if job is not None:
             self.running.append(job)
             # A task counts by its last run: what failed and was done then is done.
@@ -257,8 +268,10 @@ class Pool:
             self.results[job.name] = end.outcome
             self._tell(PoolEvent("ended", job, end))
             # Its end may have freed a task.
-            self._ask_at, self._empty_since = 0.0, None
-            failed, name = end.outcome in (FAILED, LOST), job.name
+            self._ask_at = 0.0
+            self._empty_since = None
+            name = job.name
+            failed = end.outcome in (FAILED, LOST)
             self._failures[name] += failed
             too_often = self._failures[name] >= ATTEMPTS
             # What was stopped on its own is not to be started again either.
@@ -338,8 +351,9 @@ class PoolTaker:
         except NothingLeft as nothing:
             for text in nothing.warnings:
                 self._warn_once(text)
-            if away := nothing.away:
-                named = ", ".join(away[:NAMED]) + (", …" if len(away) > NAMED else "")
+            if nothing.away:
+                more = ", …" if len(nothing.away) > NAMED else ""
+                named = ", ".join(nothing.away[:NAMED]) + more
                 self._warn_once(f"left alone, since they are not in this checkout: {named}")
             raise
         return self._start(place, answer, task, self._request.run, lambda: None)
@@ -363,7 +377,8 @@ class PoolTaker:
         if os.path.isabs(where):
             hints = (f"git -C {shlex.quote(where)} status says how to go on",)
         why = "; ".join((f"{message} ({where})" if where else message, *hints[:1]))
-        self._passed_over[name], self.stranded[name] = time.monotonic(), why
+        self._passed_over[name] = time.monotonic()
+        self.stranded[name] = why
         self._warn_once(f"passed over {name}: {why}")
 
     def _look_behind(self) -> None:
@@ -371,12 +386,16 @@ class PoolTaker:
         now = time.monotonic()
         if self._looked_behind is not None and now - self._looked_behind < AGAIN:
             return
-        self._looked_behind, ref = now, self._place.main_branch()
-        if ref is None or (source := Branches(self._place.repository).tracked(ref)) is None:
+        self._looked_behind = now
+        ref = self._place.main_branch()
+        branches = Branches(self._place.repository)
+        source = None if ref is None else branches.tracked(ref)
+        if ref is None or source is None:
             return
         with contextlib.suppress(GitleaseError):  # the ledger says whether the remote is away
-            Branches(self._place.repository).fetch(*source)
-        if behind := commits_behind(self._place.repository, ref):
+            branches.fetch(*source)
+        behind = commits_behind(self._place.repository, ref)
+        if behind:
             many = "1 commit" if behind == 1 else f"{behind} commits"
             self._warn_once(
                 f"this checkout is {many} behind {'/'.join(source)}, and its tasks may be out of "
@@ -486,9 +505,10 @@ def words_for_worktrees(
 
 def _fit_to_worktrees(place: RunPlace, request: PoolRequest) -> PoolRequest:
     """The request with its base, and with its command as each work tree can start it."""
-    base, run = request.base or place.learn_main_branch(), request.run
+    base = request.base or place.learn_main_branch()
     if base is None:
         raise Invalid("no main branch of the remote is known here; name the base")
+    run = request.run
     words = words_for_worktrees(place.repository, base, run.directory, run.words)
     ledger, asked = place.ledger, run.options.ttl
     if asked is not None or not ledger.terms.ttl_is_default:
@@ -566,12 +586,16 @@ class _Book:
     """Keeps the record of a pool, for other processes. It never fails."""
 
     def __init__(self, place: RunPlace, record: RunRecord) -> None:
-        self._runs, self._clock, self._names = runs_of(place), place.ledger.clock, set[str]()
-        self._counted, self.record = 0.0, record
+        self._runs = runs_of(place)
+        self._clock = place.ledger.clock
+        self._names = set[str]()
+        self._counted = 0.0
+        self.record = record
         self._runs.tidy()
 
     def update(self, pool: Pool, taker: PoolTaker, outcome: str | None = None) -> None:
-        now, without = time.monotonic(), {job.name for job in pool.running} | pool.waiting
+        now = time.monotonic()
+        without = {job.name for job in pool.running} | pool.waiting
         if outcome in (EMPTY, ENOUGH) or (outcome is None and now - self._counted >= COUNTED):
             with contextlib.suppress(GitleaseError):
                 self._names = taker.names_left(without, is_over=outcome == EMPTY)

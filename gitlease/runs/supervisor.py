@@ -132,9 +132,14 @@ class Supervisor:
         limit: int | None = None,
         on_stop: Callable[[Lost | str | None], None] = lambda _why: None,
     ) -> None:
-        self._limit, self._began = limit, clock.now()
-        self._command, self._heartbeat, self._holds = command, heartbeat, tuple(holds)
-        self._clock, self._grace, self._on_stop = clock, grace, on_stop
+        self._command = command
+        self._heartbeat = heartbeat
+        self._holds = tuple(holds)
+        self._clock = clock
+        self._grace = grace
+        self._limit = limit
+        self._on_stop = on_stop
+        self._began = clock.now()
         self.state = RunState.STARTING
         self._new_losses: list[Lost] = []
         self._lost: list[Lost] = []
@@ -199,7 +204,8 @@ class Supervisor:
     def _stop_for_new_reasons(self) -> None:
         now = self._clock.now()
         while self._new_losses:
-            self._lost.append(lost := self._new_losses.pop(0))
+            lost = self._new_losses.pop(0)
+            self._lost.append(lost)
             # Its grant ends early: kill it no later than that, and than a grace from now.
             rest = lost.hold.left_ms(now) - lost.hold.early_ms()
             self._stop(lost, now, min(self._grace, max(0, rest)))
@@ -213,7 +219,8 @@ class Supervisor:
         # Nested runs have leases of their own, which were not lost.
         self._command.spares_runs = bool(self._lost)
         if self.state is RunState.RUNNING:
-            self.state, self._kill_at = RunState.ENDING, now.boot_ms + grace
+            self.state = RunState.ENDING
+            self._kill_at = now.boot_ms + grace
             self._command.ask()
         else:  # a second reason never gives it more time
             self._kill_at = min(self._kill_at, now.boot_ms + grace)

@@ -252,7 +252,9 @@ def run_verb(
         on_stop=lambda why: door.say([sentences.stopping(why)]),
         brief=partial(_brief_of, door, done=done) if next or done else None,
     )
-    ended, given_back, lines = ran.ended, ", ".join(ran.released), list[str]()
+    ended = ran.ended
+    given_back = ", ".join(ran.released)
+    lines: list[str] = []
     if done and ran.finished:
         lines = [f"{view.resource} is done" for view in ran.answer.leases[: ran.finished]]
     elif given_back and ended.exit:
@@ -288,8 +290,10 @@ def _to_run(
 
     That raises UsageError for terms that do not fit, NoCommand and CannotExecute.
     """
-    option, known = door.option, {*find_verb("next").parameters}
-    wait, any_name = terms.pop("wait", None), terms.get("any", False)
+    option = door.option
+    known = {*find_verb("next").parameters}
+    wait = terms.pop("wait", None)
+    any_name = terms.get("any", False)
     options = claim_options(**terms)
     check_one(options, option)
     request = RunRequest(
@@ -577,8 +581,7 @@ def work_verb(
     **terms: Any,
 ) -> Result:
     queued = find_verb("next").parameters
-    # What is left of the terms is for landing.
-    claiming = {x: terms.pop(x) for x in [*terms] if x in queued}
+    claiming = {x: terms.pop(x) for x in [*terms] if x in queued}  # the rest is for landing
     lands = land or pr is not None
     ends = {"land": land, "pr": pr is not None, "done_on_success": done_on_success}
     _check_at_most_one(door, ends)
@@ -587,7 +590,8 @@ def work_verb(
         _refuse_without(door, next(iter(terms)), "land", "pr")
     if base is not None and not (worktrees or lands):
         _refuse_without(door, "base", "worktrees")
-    directory, finisher = os.path.abspath(cwd or door.directory or "."), None
+    directory = os.path.abspath(cwd or door.directory or ".")
+    finisher = None
     if lands:
         from gitlease.landing.opening import pool_finisher
 
