@@ -139,7 +139,8 @@ class PushCase:
                 warnings.append(f"{finding.path} falls under a lease of {whose}")
             warnings += of_damage(head.ledger.damage()) if head.ledger else ()
             if blocks:
-                first, name = blocks[0], blocks[0].lease.resource
+                first = blocks[0]
+                name = first.lease.resource
                 what = f"{first.place} falls under {name},"
                 if first.path == name.text:
                     what = f"{first.place} is"
@@ -167,7 +168,8 @@ class PushCase:
         naming = [x for x in self._naming if any(y.layer == head.layer for y in x.named)]
         if not naming:
             return []
-        session, moment = self._session, self._session.moment(head)
+        session = self._session
+        moment = session.moment(head)
         view = Viewpoint(self._actor, head.policy, moment)
         found = superseded_in(head, session.store, self._naming, view, self._work.makers)
         # Of commits that the remote turns out to have landed, none is pushed now.
@@ -188,7 +190,8 @@ class PushCase:
         that others were granted since, or hold, are lost; so are those that ran out, as their
         records say. Returns warnings.
         """
-        believed, ledger = self._believed.get(layer, {}), head.ledger
+        believed = self._believed.get(layer, {})
+        ledger = head.ledger
         moment = self._session.moment(head)
         view = Viewpoint(self._actor, head.policy, moment)
         warnings = []
@@ -509,7 +512,9 @@ class FencedPush:
     def _send(
         self, plan: PlannedPush, case: PushCase, tell: Callable[[str], None]
     ) -> Mapping[str, Step]:
-        push, is_quiet, told = plan.push, False, list[str]()
+        push = plan.push
+        is_quiet = False
+        told: list[str] = []
 
         def send(prepared: Prepared) -> Swapped:
             nonlocal push, is_quiet, told
@@ -521,7 +526,8 @@ class FencedPush:
                     stack.enter_context(self._quiet())
                     turn = self._session.store.turn(self._layers, LONGEST_TURN, lambda: None)
                     stack.enter_context(turn)
-            took, lines = swapped.fate is Fate.APPLIED, list[str]()
+            took = swapped.fate is Fate.APPLIED
+            lines: list[str] = []
             for line in swapped.said:
                 race = line.startswith(GARBLED) or is_race(line)
                 if took or not race:

@@ -246,9 +246,9 @@ class Lander:
         try:
             landed = self._land_task(view)
         except GitleaseError as error:
-            named, said = error.resource or self._resource.text, (*view.warnings, *error.warnings)
-            warnings = tuple(dict.fromkeys(said))
-            raise error.with_(resource=named, warnings=warnings) from error.__cause__
+            resource_name = error.resource or self._resource.text
+            warnings = tuple(dict.fromkeys((*view.warnings, *error.warnings)))
+            raise error.with_(resource=resource_name, warnings=warnings) from error.__cause__
         return replace(landed, warnings=(*view.warnings, *landed.warnings))
 
     def _land_task(self, view: LedgerView) -> Landed:
@@ -258,8 +258,9 @@ class Lander:
             raise UsageError(f"{resource} is a path, {otherwise}")
         self._place.fetch(self._target)
         # After the fetch, which may show what another work tree has landed meanwhile.
-        if (landed := self._landed_before(view)) is not None:
-            return landed
+        earlier = self._landed_before(view)
+        if earlier is not None:
+            return earlier
         mine = [x for x in view.leases if x.resource == resource and x.state is State.ACTIVE]
         self._leases = [x for x in mine if x.same_holder(self._session.actor)]
         plan = edges.plan_end([resource], status=edges.rules.word(Progress.DONE))[0]
@@ -299,7 +300,9 @@ class Lander:
 
     def _landed_before(self, view: LedgerView) -> Landed | None:
         """The earlier landing; None if it is to land now. Raises the refusal if it is not held."""
-        session, resource, refusal = self._session, self._resource, None
+        session = self._session
+        resource = self._resource
+        refusal: GitleaseError | None = None
         had = [x for x in view.leases if x.resource == resource and x.same_holder(session.actor)]
         mine = had
         try:
@@ -310,8 +313,10 @@ class Lander:
         there = merged(self._repository, self._ref, session.layer, mine)
         task = self._task_at(self._ref) if there or mine else None
         # Its lease is completed below, which nothing may rest on that could not be read.
-        if refusal is None and there and task is None and (why := self._why_unreadable(self._ref)):
-            raise Invalid(f"{why}, so it is unknown whether {resource} has landed")
+        if refusal is None and there and task is None:
+            why = self._why_unreadable(self._ref)
+            if why:
+                raise Invalid(f"{why}, so it is unknown whether {resource} has landed")
         rest = self._replay.between(self._ref, self._head)
         if refusal is not None and task is not None and task.is_done and not rest:
             there = there or mine  # without a trailer, or with one on another branch as well
@@ -347,7 +352,8 @@ class Lander:
     def _check_changes(self, view: LedgerView) -> list[str]:
         """Raise Invalid for changes that are not committed; a warning of new files."""
         # The caller's edges need not be: the task's lands, and those of others stay as they are.
-        git, actor = self._git, self._session.actor
+        git = self._git
+        actor = self._session.actor
         changed = self._changed("HEAD")
         self._stash = "--autostash " if changed else ""
         tasks = {x.file: x for x in self._session.edges.files.read().tasks} if changed else {}
@@ -382,7 +388,9 @@ class Lander:
         """Warn of changes that were made during the landing, and are no part of it."""
         with suppress(GitleaseError):
             edge = {self._edge[0]} if self._edge is not None else set[str]()
-            if late := [x for x in self._changed("HEAD") if x not in self._changed_before - edge]:
+            before = self._changed_before - edge
+            late = [x for x in self._changed("HEAD") if x not in before]
+            if late:
                 return [f"changed during the landing, so the change did not land: {listed(late)}"]
         return []
 
@@ -393,7 +401,8 @@ class Lander:
         try:
             for number in range(TRIES):
                 self._wait_in_line(overtaken=number > 0)
-                if (landed := self._try()) is not None:
+                landed = self._try()
+                if landed is not None:
                     return landed
             raise Unavailable(
                 f"others landed first {TRIES} times", hints=("try again in a moment",)
@@ -432,7 +441,8 @@ class Lander:
 
     def _is_final(self, refusal: PushRefused, *, has_moved: bool) -> bool:
         """Return whether another try would be refused as well."""
-        before, self._refused = self._refused, refusal.message
+        before = self._refused
+        self._refused = refusal.message
         if not refusal.is_race:
             # Said again in the same words, it has nothing to do with what moved.
             return not has_moved or refusal.message == before
@@ -450,10 +460,12 @@ class Lander:
         if not overtaken and not ahead:
             return
         line.take(TICKET)
-        best, since = ahead + 1, clock.now()
+        best = ahead + 1
+        since = clock.now()
         while (ahead := line.place(self._watcher.look()).ahead) > 0:
             if ahead < best:
-                best, since = ahead, clock.now()
+                best = ahead
+                since = clock.now()
             if line.runs_out(TICKET / 2):
                 line.take(TICKET)
             # Whoever is first may be dead: their place must not hold up all others.
@@ -465,8 +477,11 @@ class Lander:
 
     def _brought(self, onto: str) -> str:
         """The work on top of the base, or merged with it. Raises MergeConflict."""
-        replay, head, name = self._replay, self._head, self._branch.removeprefix("refs/heads/")
-        bases, commits = replay.bases(onto, head), replay.between(onto, head)
+        replay = self._replay
+        head = self._head
+        name = self._branch.removeprefix("refs/heads/")
+        bases = replay.bases(onto, head)
+        commits = replay.between(onto, head)
         if not bases:
             why = f"{name} has no commit in common with {self._target.branch}"
             raise Invalid(why, hints=("in a shallow clone: git fetch --unshallow",))
@@ -504,7 +519,8 @@ class Lander:
         words = subject.split()
         if len(data.parents) != 1 or words[1:2] != [self._resource.text] or words[0] not in EDGES:
             return False
-        task, parent = self._task_at(commit), data.parents[0]
+        task = self._task_at(commit)
+        parent = data.parents[0]
         pair = ("diff-tree", "-r", "--name-only", "-z", parent, commit)
         files = self._git.ask(*pair, what="git cannot compare")
         if not self._is_own(data) or task is None or files != os.fsencode(task.file) + b"\0":
@@ -550,7 +566,8 @@ class Lander:
     def _finished(self, onto: str, tip: str) -> str:
         """The commit with the task's status, and with the trailer of its lease."""
         replay = self._replay
-        data, new = replay.read(tip), replay.between(onto, tip)
+        data = replay.read(tip)
+        new = replay.between(onto, tip)
         tree = self._finished_tree(tip) or data.tree
         named = {x for commit in new for x in self._named(replay.read(commit))}
         is_named = not new or all((x.resource.key, x.token) in named for x in self._leases)
@@ -577,7 +594,8 @@ class Lander:
         others = self._is_shared()
         word = self._session.edges.rules.word(Progress.DONE)
         entry = self._git.committed(tip, [task.file])[task.file]
-        old, text = self._blob(f"{tip}:{task.file}"), self._text(tip, task.file)
+        old = self._blob(f"{tip}:{task.file}")
+        text = self._text(tip, task.file)
         new = self._edited(task, text, None if others or task.is_done else word)
         if new == text:
             return None
@@ -592,7 +610,8 @@ class Lander:
 
     def _check_finished(self, tip: str) -> None:
         """Raise Invalid unless a checkout of this commit has the task done, and nobody on it."""
-        task, name = self._task_at(tip), self._resource.text
+        task = self._task_at(tip)
+        name = self._resource.text
         people, holder = self._session.edges.rules.people, self._session.actor.holder
         if task is not None:
             mine = [x for x in task.assigned if people.is_mine(x, holder)]
@@ -600,7 +619,8 @@ class Lander:
                 return
             state = f"assigned to {mine[0]}" if mine else shown(task.status)
             raise self._unclear(f"{printable(task.file)} would still say that {name} is {state}")
-        if why := self._why_unreadable(tip):
+        why = self._why_unreadable(tip)
+        if why:
             raise self._unclear(why)
         if self._file and self._file_at(self._head) is ABSENT:  # else the work has removed it
             raise Invalid(
@@ -720,7 +740,9 @@ class Lander:
                 if self._file in self._changed("HEAD").keys() - self._changed_before:
                     return f"{shown_file} changed meanwhile and is kept as it is"
             return ""
-        name, was, told = self._branch.removeprefix("refs/heads/"), self._head[:12], ""
+        name = self._branch.removeprefix("refs/heads/")
+        was = self._head[:12]
+        told = ""
         with suppress(GitleaseError, OSError):
             if self._is_removed():
                 told = f"{shown_file} was removed meanwhile, and is put back as it was"
@@ -735,11 +757,13 @@ class Lander:
                 return told
             return f"{printable(file)} changed meanwhile and is kept as it is, without your edge"
         with suppress(GitleaseError, OSError):
-            if told := self._go_back_around_file():
+            told = self._go_back_around_file()
+            if told:
                 return told
         kept = f"{name} stays as it is, and was at {was} before"
         with suppress(GitleaseError):
-            if changed := self._changed("HEAD"):
+            changed = self._changed("HEAD")
+            if changed:
                 return f"changed meanwhile and kept: {listed([*changed])}; so {kept}"
         return kept
 
@@ -792,7 +816,8 @@ class Lander:
 
     def _check(self) -> None:
         """Run the check, and keep the place in line meanwhile. Raises CheckFailed."""
-        if not (words := self._options.check):
+        words = self._options.check
+        if not words:
             return
         try:
             process = start_tethered(
@@ -822,7 +847,8 @@ class Lander:
     # --- the push -------------------------------------------------------------------------------
 
     def _push(self, onto: str, tip: str) -> Landed:
-        name, unfenced = self._resource.text, self._options.unfenced
+        name = self._resource.text
+        unfenced = self._options.unfenced
         landed = self._landed(tip, len(self._replay.between(onto, tip)))
         leases: list[LeaseView] = []
         if onto != tip:
@@ -895,7 +921,9 @@ LANDING = "landing"
 @contextmanager
 def _only_landing(repository: Repository) -> Iterator[None]:
     """Refuse a second landing from a work tree: two would put back what the other one moved."""
-    notes, key, process = notes_of(repository.common_dir), repository.git_dir, os.getpid()
+    notes = notes_of(repository.common_dir)
+    key = repository.git_dir
+    process = os.getpid()
 
     def begin(tables: dict[str, Table]) -> None:
         match tables[LANDING].get(key):
