@@ -107,8 +107,12 @@ class TaskHistory:
         remotes: Sequence[str] = (),
         in_ci: bool = False,
     ) -> None:
-        self._repository, self._tasks, self._wanted = repository, tasks, Wanted(tasks)
-        self._prefix, self._remotes, self._in_ci = ref_prefix, remotes, in_ci
+        self._repository = repository
+        self._tasks = tasks
+        self._wanted = Wanted(tasks)
+        self._prefix = ref_prefix
+        self._remotes = remotes
+        self._in_ci = in_ci
 
     def authors(self) -> Mapping[str, str]:
         """The addresses of everybody who committed, each with the one that stands for it."""

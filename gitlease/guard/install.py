@@ -128,7 +128,8 @@ def _by_config(place: HookPlace, names: Sequence[str]) -> Iterator[HookChange]:
     # Git calls a script in the private folder; if that is gone, or a pipe is in its place, it is
     # skipped and not a failure.
     for name in names:
-        quoted = shlex.quote(script := place.script(name))
+        script = place.script(name)
+        quoted = shlex.quote(script)
         if hook_places.read_file(script) != hook_places.shim(name):
             make = partial(_write, script, hook_places.shim(name))
             yield HookChange(f"wrote {script}", make, script, quiet=True)

@@ -111,7 +111,8 @@ def open_hooks(
     """
     environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
-    place = open_place(repository := discover(directory), environ, brief=True)
+    repository = discover(directory)
+    place = open_place(repository, environ, brief=True)
     settings = place.settings
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
     guard = place.guard(identity.actor, clock)

@@ -120,7 +120,8 @@ class GuardService:
         """Fetch every layer in use once; nothing is judged."""
         freshness = Freshness()
         for layer in self._in_use:
-            if (cached := self._state(layer, freshness, fresh=True)) is not None:
+            cached = self._state(layer, freshness, fresh=True)
+            if cached is not None:
                 freshness.add_ledger(cached, self._age_ms(cached) // MS)
         self.refresh()
         return self._report(freshness)
@@ -223,7 +224,8 @@ class GuardService:
 
     def lost(self) -> tuple[str, ...]:
         """Return news of leases that the caller has lost, each once."""
-        losses, self._losses = tuple(dict.fromkeys(self._losses)), []
+        losses = tuple(dict.fromkeys(self._losses))
+        self._losses = []
         return losses
 
     def held(self, *, parents: bool = False) -> Iterator[tuple[str, Lease]]:
@@ -320,7 +322,8 @@ class GuardService:
             return kept
         if freshness.failure is None and not strict and layer != LOCAL_LAYER:
             # A remote that did not answer is not waited for again at once.
-            known, now = self._watch.unreachable(), self._clock.now()
+            known = self._watch.unreachable()
+            now = self._clock.now()
             if known is not None and known.at.same_boot(now):
                 is_recent = known.at.elapsed_at_most(now) <= self._max_age * MS
                 freshness.failure = known if is_recent else None
@@ -385,7 +388,8 @@ class GuardService:
         return self._keep(head) if head is not None else None
 
     def _keep(self, head: Snapshot) -> CachedLedger:
-        holder, layer, at = self._actor.holder, head.layer, head.received
+        holder = self._actor.holder
+        layer = head.layer
         leases, damage = head.ledger.live(holder) if head.ledger else (LeaseRows(()), [])
         doubt = self._store(layer).doubt(head)
         told_damage: tuple[str, ...] = ()
@@ -396,7 +400,7 @@ class GuardService:
         cached = CachedLedger(
             layer=layer,
             version=head.version,
-            received=at,
+            received=head.received,
             leases=leases,
             policy=head.policy,
             damage=told_damage,
@@ -425,7 +429,8 @@ class GuardService:
         # By the remote's state: a lease that ran out may have been taken over, or revoked. The
         # remote is asked once for each loss, unless it failed to answer lately.
         for cached in ledgers:
-            layer, ended = cached.layer, self._ran_out(cached, sessions)
+            layer = cached.layer
+            ended = self._ran_out(cached, sessions)
             news = set(ended)
             news -= self._store(layer).shown(layer, list(ended)) if ended else set()
             if news and layer not in self._fetched:
@@ -568,7 +573,8 @@ class WatchFolder:
     def load(self, layer: str) -> CachedLedger | None:
         """Return what is kept of a layer, if it is of the head that this clone has now."""
         state = self._state(layer)
-        version = known.version if (known := StateFolder(state).load()) else ""
+        known = StateFolder(state).load()
+        version = known.version if known else ""
         try:
             facts = load_json(os.path.join(state, FACTS))
             kept = JSON.load(CachedLedger, facts, **NOT_KEPT)
@@ -594,9 +600,13 @@ class WatchFolder:
 
     def _leases(self, layer: str, version: str) -> LeaseRows | None:
         before, leases = self._read.get(layer, ("", LeaseRows(())))
-        if before != version and (kept := load_leases(self._state(layer))) is not None:
-            before, leases = self._read[layer] = kept.version, kept.leases
-        return leases if before == version else None
+        if before == version:
+            return leases
+        kept = load_leases(self._state(layer))
+        if kept is None:
+            return None
+        self._read[layer] = kept.version, kept.leases
+        return kept.leases if kept.version == version else None
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
         """Write the marker for the shims, unless the heads of the layers are no longer these."""
