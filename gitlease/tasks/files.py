@@ -152,12 +152,12 @@ class GitTaskFiles:
             return ()
         main = self._main().place
         places = ["HEAD", main] if main else ["HEAD"]
-        folders = self._wanted.folders()
         # Where nothing here is a task, one look at folders spares the rest; that a clone has no
         # folder says nothing where it has only a part of the objects.
-        if not self.may_exist() and not is_partial(self._repository) and all(folders):
-            objects = objects_of(self._repository)
-            if not any(objects.has(f"{x}:{folder}") for x in places for folder in folders):
+        if not self.may_exist() and not is_partial(self._repository):
+            folders, objects = self._wanted.folders(), objects_of(self._repository)
+            names = [f"{place}:{folder}" for place in places for folder in folders]
+            if all(folders) and not any(map(objects.has, names)):
                 return ()
         return (INDEX, *places)
 
