@@ -211,7 +211,7 @@ def claimed_lines(
     if planned is not None:
         claim, renew, be = "would claim ", "would renew your own ", "would be "
     for view in answer.leases:
-        line = f"{renew if view.renewals else claim}{sentences.named_with_layer(view)} "
+        line = f"{renew if view.renewals else claim}{sentences.named_in(view)} "
         line += sentences.until(view, now)
         line += "" if planned is not None else f", token {view.token}"
         lines.append(f"{line}, holder {view.holder}" + verbose * f", lease {view.lease_id}")

@@ -84,7 +84,7 @@ def _kept(
     def lines() -> list[str]:
         now, said = door.now(), list[str]()
         for view in answer.leases:
-            name = sentences.named_with_layer(view)
+            name = sentences.named_in(view)
             # A lease of a task that has landed is completed instead of renewed.
             kept = f"{done} {name} {sentences.until(view, now)}"
             said.append(f"completed {name}" if view.state == "completed" else kept)
@@ -120,10 +120,10 @@ def extend_verb(
         capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
         said = []
         for view in answer.leases:
-            name, until = sentences.named_with_layer(view), sentences.until(view, now)
+            name, until = sentences.named_in(view), sentences.until(view, now)
             longer = view.expires_in > min(duration, answer.max_ttl_seconds)  # never shortened
             kept = f"{name} already runs {until}" if longer else f"extended {name} {until}"
-            ended = f"completed {sentences.named_with_layer(view)}"
+            ended = f"completed {sentences.named_in(view)}"
             said.append(ended if view.state == "completed" else f"{kept}{capped}")
         return said
 
@@ -198,7 +198,7 @@ def release_verb(
         )
 
     def lines() -> list[str]:
-        said = [f"released {sentences.named_with_layer(x)}" for x in answer.leases]
+        said = [f"released {sentences.named_in(x)}" for x in answer.leases]
         # Also without a lease: a release cleans up a lingering edge of one's own.
         said += sentences.edited(answer)
         if all:
@@ -224,7 +224,7 @@ def _kept_for_later(
 
     def lines() -> list[str]:
         return [
-            f"ended {sentences.named_with_layer(x)}, which stays yours and waits for you"
+            f"ended {sentences.named_in(x)}, which stays yours and waits for you"
             for x in answer.leases
         ]
 
@@ -312,7 +312,7 @@ def completed(answer: Answer) -> Result:
 
     def lines() -> list[str]:
         said = [
-            f"completed {sentences.named_with_layer(view)}"
+            f"completed {sentences.named_in(view)}"
             + ("" if answer.changed else f" already, by {view.holder}")
             for view in answer.leases
         ]
@@ -413,7 +413,7 @@ def revoke_verb(
 
     def lines() -> list[str]:
         said = [
-            f"revoked {sentences.named_with_layer(view)} from {sentences.whose(view)}"
+            f"revoked {sentences.named_in(view)} from {sentences.whose(view)}"
             for view in answer.leases
         ]
         return said or [otherwise]

@@ -175,14 +175,12 @@ def named(view: LeaseView) -> str:
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
-def named_in(view: LeaseView, layer: str) -> str:
-    """Return the same, with the layer unless it is the one that is meant anyway."""
+def named_in(view: LeaseView, layer: str = GLOBAL_LAYER) -> str:
+    """Return the same, with the layer unless it is the one that is meant anyway.
+
+    Mostly that is the usual one: any other says which leases are meant.
+    """
     return named(view) if view.layer == layer else f"{named(view)} in layer {view.layer}"
-
-
-def named_with_layer(view: LeaseView) -> str:
-    """Return the same, with any layer but the usual one: it says which leases are meant."""
-    return named_in(view, GLOBAL_LAYER)
 
 
 def unleased(name: str, waiting: Sequence[Ticket]) -> str:

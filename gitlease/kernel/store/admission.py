@@ -131,7 +131,8 @@ class Admission:
 
         A ledger at another remote counts as used where none is recorded.
         """
-        self._check_known(head)
+        if head.ledger is None:
+            self._check_known()
         if self.recorded() is None:
             known = self._ledgers.load(GLOBAL_LAYER)
             if self._facts.lacking and known is not None and self._shown(head) != known.ledger_id:
@@ -164,10 +165,8 @@ class Admission:
                     return False
         return True
 
-    def _check_known(self, head: Snapshot) -> None:
+    def _check_known(self) -> None:
         """Raise Invalid if a ledger would be made although another one may be recorded."""
-        if head.ledger is not None:
-            return
         self._facts.learn()
         self._recorded = None
         if self.recorded() is None and (unknown := self._unknown()) is not None:
@@ -226,7 +225,8 @@ class Admission:
         self.check_urls()
         self.check_place(head)
         told = ""
-        self._check_known(head)
+        if head.ledger is None:
+            self._check_known()
         if (recorded := self.recorded()) is None:
             told = self._check_alone(head)
         elif head.layer == GLOBAL_LAYER:
