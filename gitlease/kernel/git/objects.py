@@ -80,7 +80,7 @@ class PipedObjects:
     def __init__(self, git_dir: str, environ: Mapping[str, str], *, proven: bool = True) -> None:
         self._git_dir, self._environ = git_dir, environ
         self._process: subprocess.Popen[bytes] | None = None
-        self._pid, self._lock = 0, threading.Lock()
+        self._pid, self._lock = 0, threading.RLock()
         self._ahead = bytearray()  # of its output, and not asked for yet
         self._proven, self._found = proven, ""
 
@@ -97,7 +97,28 @@ class PipedObjects:
     def named(self, name: str, kind: str, limit: int) -> bytes:
         """The bytes of an object by a name like ``ref:path``. Raises Unreadable."""
         with self._lock:
-            return self._named(name, kind, limit)
+            # git would answer twice, the second time to the next question.
+            if "\n" in name:
+                raise Absent
+            # git ends at a damaged object. It is also killed by a signal to all that run here,
+            # which says nothing of the object: another git is asked.
+            for _ in range(2):
+                try:
+                    data = self._answer(self._running(), name, kind, limit)
+                except TimeoutError:
+                    self._close()
+                    raise Absent from None
+                except (OSError, ValueError, IndexError):
+                    data = None
+                except BaseException:
+                    self._close()  # the rest of its output would answer a later question
+                    raise
+                if isinstance(data, Unreadable):
+                    raise data
+                if data is not None:
+                    return data
+                self._close()
+            raise Absent
 
     def has(self, name: str) -> bool:
         """Return whether there is an object with a name like ``ref:path``."""
@@ -107,36 +128,12 @@ class PipedObjects:
         """The id of the object with a name like ``ref:path``; None if there is none."""
         with self._lock:
             try:
-                self._named(name, TREE, 0)
+                self.named(name, TREE, 0)
             except Absent:
                 return None
             except Unreadable:
                 pass  # it is there
             return self._found
-
-    def _named(self, name: str, kind: str, limit: int) -> bytes:
-        # git would answer twice, the second time to the next question.
-        if "\n" in name:
-            raise Absent
-        # git ends at a damaged object. It is also killed by a signal to all that run here, which
-        # says nothing of the object: another git is asked.
-        for _ in range(2):
-            try:
-                data = self._answer(self._running(), name, kind, limit)
-            except TimeoutError:
-                self._close()
-                raise Absent from None
-            except (OSError, ValueError, IndexError):
-                data = None
-            except BaseException:
-                self._close()  # the rest of its output would answer a later question
-                raise
-            if isinstance(data, Unreadable):
-                raise data
-            if data is not None:
-                return data
-            self._close()
-        raise Absent
 
     def _answer(
         self, process: subprocess.Popen[bytes], name: str, kind: str, limit: int

@@ -28,7 +28,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from itertools import cycle
 from operator import itemgetter
 from types import SimpleNamespace, UnionType
@@ -76,12 +76,7 @@ else:
         """Decorate a frozen class."""
         if not frozen:
             raise TypeError("only for frozen classes")
-
-        def decorate(cls: type) -> type:
-            _share(cls, _fields_of(cls, kw_only))
-            return cls
-
-        return decorate
+        return partial(_as_frozen, kw_only=kw_only)
 
     field = _Field
 
@@ -158,7 +153,8 @@ def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
     return fields
 
 
-def _share(cls: Any, fields: dict[str, _Field]) -> None:
+def _as_frozen(cls: Any, *, kw_only: bool) -> Any:
+    fields = _fields_of(cls, kw_only)
     names = tuple(fields)
     placed = tuple(name for name, f in fields.items() if not f.kw_only)
     defaults = {name: f.default for name, f in fields.items() if f.default is not _MISSING}
@@ -169,7 +165,6 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
     cls.__frozen_fields__ = fields
     cls.__dataclass_fields__, cls.__signature__ = _Standard(), _Signature()
     setattr(cls, "__match_args__", placed)  # noqa: B010
-
     left_out: dict[tuple[Any, ...], dict[str, Any]] = {}  # by the way of calling, its defaults
 
     def check(count: int, given: tuple[str, ...]) -> dict[str, Any]:
@@ -217,6 +212,7 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         # Python sets __hash__ to None in a class that defines __eq__.
         if name not in cls.__dict__ or name == "__hash__":
             setattr(cls, name, function)
+    return cls
 
 
 def _refuse_to_assign(_: Any, name: str, value: Any) -> None:
