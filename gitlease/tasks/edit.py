@@ -184,7 +184,7 @@ def assign(document: Document, name: str, edit: EdgeEdit, form: str | None = Non
             _check_plain_and_find_colon(document, field)
             return _write_item(document, item, _quoted_like_others(document, new, field.items))
     if new is None:
-        return document.text
+        return document.front.text
     if field is None:
         return _add_field(document, name, new, as_list=form == LIST)
     return _add(document, field, new, form)
@@ -205,13 +205,13 @@ def set_status(document: Document, name: str, word: str) -> str:
     colon = _check_plain_and_find_colon(document, field)
     item = field.items[0]
     if item.start == item.end:
-        return _put(document.text, colon, colon, " " + scalar(word, _json_quote(document)))
+        return _put(document.front.text, colon, colon, " " + scalar(word, _json_quote(document)))
     return _write_item(document, item, scalar(word, item.style or _json_quote(document)))
 
 
 def _write_item(document: Document, item: Node, new: str) -> str:
     _check_item(document, item)
-    return _put(document.text, item.start, item.end, new)
+    return _put(document.front.text, item.start, item.end, new)
 
 
 def _add(document: Document, field: Field, name: str, form: str | None) -> str:
@@ -225,11 +225,11 @@ def _add(document: Document, field: Field, name: str, form: str | None) -> str:
     _check_item(document, last)
     before = _before_item(document, last)
     line = before + new if before[-1] in " \t" else f"{before} {new}"
-    return put_line(document.text, next_line(document.text, last.end), line)
+    return put_line(document.front.text, next_line(document.front.text, last.end), line)
 
 
 def _add_to_single(document: Document, field: Field, colon: int, new: str, form: str | None) -> str:
-    text, item = document.text, field.items[0]
+    text, item = document.front.text, field.items[0]
     if form == SINGLE and item.start == item.end:
         return _put(text, colon, colon, f" {new}")
     if form == SINGLE and not item.says_something:
@@ -253,7 +253,7 @@ def _add_to_single(document: Document, field: Field, colon: int, new: str, form:
 
 
 def _add_in_brackets(document: Document, field: Field, new: str) -> str:
-    text, spans = document.text, _spans(field)
+    text, spans = document.front.text, _spans(field)
     inside = field.end - 1
     if not spans:
         # Behind a comment, and otherwise in front of all blanks.
@@ -273,7 +273,7 @@ def _came_from_single(text: str, field: Field) -> bool:
 
 
 def _remove(document: Document, field: Field, number: int) -> str:
-    text, item = document.text, field.items[number]
+    text, item = document.front.text, field.items[number]
     colon = _check_plain_and_find_colon(document, field)
     _check_item(document, item)
     if field.form is FieldForm.BLOCK:
@@ -302,7 +302,7 @@ def _remove(document: Document, field: Field, number: int) -> str:
 
 
 def _add_field(document: Document, name: str, value: str, *, as_list: bool = False) -> str:
-    text, quote = document.text, _json_quote(document)
+    text, quote = document.front.text, _json_quote(document)
     written = scalar(value, quote)
     entry = f"{scalar(name, quote)}: {f'[{written}]' if as_list else written}"
     if document.root.flow:
@@ -315,7 +315,7 @@ def _add_field(document: Document, name: str, value: str, *, as_list: bool = Fal
 
 
 def _check_plain_and_find_colon(document: Document, field: Field) -> int:
-    text, key = document.text, field.key
+    text, key = document.front.text, field.key
     _refuse_breaks_only_yaml_sees(text, key.start, field.end)
     if not document.root.flow:
         _indent(text, key.start)
@@ -340,7 +340,7 @@ def _refuse_breaks_only_yaml_sees(text: str, start: int, end: int) -> None:
 def _check_item(document: Document, item: Node) -> None:
     if item.style in ("|", ">"):
         raise CannotCut("it is written as a block of text")
-    if re.search(r"[\r\n]", document.text[item.start : item.end]):
+    if re.search(r"[\r\n]", document.front.text[item.start : item.end]):
         raise CannotCut("it is written over several lines")
 
 
@@ -357,7 +357,7 @@ def _indent(text: str, place: int) -> str:
 
 
 def _before_item(document: Document, item: Node) -> str:
-    text = document.text
+    text = document.front.text
     before = text[line_start(text, item.start) : item.start]
     if not re.fullmatch(r"[ \t]*-[ \t]*", before):
         raise CannotCut("there is other text before a name")
@@ -377,7 +377,7 @@ def _quoted_like_others(document: Document, name: str, items: list[Node]) -> str
 def _json_quote(document: Document) -> str:
     begin = document.entries[0][0]
     # A mapping with quoted keys is JSON, which knows no single quotes.
-    return '"' if document.root.flow and document.text.startswith('"', begin) else ""
+    return '"' if document.root.flow and document.front.text.startswith('"', begin) else ""
 
 
 def _spans(field: Field) -> list[tuple[int, int]]:

@@ -349,7 +349,7 @@ class TaskForm:
             data = read_regular(os.path.join(self._root, task.file), MAX_BYTES) or b""
             if (document := read_document(data, file=task.file, names=())) is not None:
                 self._nodes = {key.text: value for key, value in document.root.pairs}
-                self._text = document.text
+                self._text = document.front.text
 
     def refuse_submodules(self, modules: Iterable[str]) -> None:
         """Raise Invalid if a new file would lie in a submodule, and so in another repository."""

@@ -242,10 +242,6 @@ class Document:
     hidden_keys: bool = False
 
     @property
-    def text(self) -> str:
-        return self.front.text
-
-    @property
     def entries(self) -> list[tuple[int, int]]:
         ends = {field.entry: field.end for field in self.fields.values()}
         pairs = enumerate(self.root.pairs)

@@ -74,6 +74,8 @@ class Admission:
 
     def __init__(self, facts: RemoteFacts, ledgers: RefLedgerStore) -> None:
         self._facts, self._ledgers = facts, ledgers
+        self.is_lacking = facts.lacking
+        """Whether this clone has no remote, although its ledger may be at one."""
         self._recorded: tuple[Instant, str | None, Invalid | None] | None = None
         self._found_beside: dict[str, tuple[Instant, str]] = {}
 
@@ -83,11 +85,6 @@ class Admission:
             return refused
         unknown = head.layer != GLOBAL_LAYER and self._ledgers.load(GLOBAL_LAYER) is None
         return None if unknown else self._recorded_elsewhere(head)
-
-    @property
-    def is_lacking(self) -> bool:
-        """Whether this clone has no remote, although its ledger may be at one."""
-        return self._facts.lacking
 
     def lost(self) -> Invalid | None:
         """Why the local ledger of a clone without a remote is not to be used, not even read.

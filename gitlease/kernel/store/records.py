@@ -22,7 +22,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -207,12 +207,12 @@ def lease_file(lease: Lease) -> str:
     return f"{'paths' if lease.patterns else 'leases'}/{_place(lease.resource, lease.scope)}"
 
 
-def notes_file(resource: Resource) -> str:
-    return f"notes/{_place(resource, WHOLE)}"
+def _file_in(folder: str, resource: Resource) -> str:
+    return f"{folder}/{_place(resource, WHOLE)}"
 
 
-def waiting_file(resource: Resource) -> str:
-    return f"waiting/{_place(resource, WHOLE)}"
+notes_file = partial(_file_in, "notes")
+waiting_file = partial(_file_in, "waiting")
 
 
 def notices_file(holder: str) -> str:
