@@ -75,6 +75,7 @@ class GitTaskFiles:
         self._repository, self._tasks, self._folder = repository, tasks, folder
         self._wanted = Wanted(tasks)
         self._intents, self._main = journal, main
+        self._is_sparse = is_on(repository.config.get("core.sparsecheckout"))
 
     # What a command without task files has no use for is imported when there are some.
 
@@ -104,7 +105,7 @@ class GitTaskFiles:
 
     def may_exist(self) -> bool:
         """Return whether the work tree, or what a sparse one leaves out, may have task files."""
-        return self._is_sparse() or self.exist()
+        return self._is_sparse or self.exist()
 
     def read(self, ref: str | None = None) -> TaskList:
         root = self._repository.toplevel
@@ -181,7 +182,7 @@ class GitTaskFiles:
         absent = [x for x in names if x.path not in paths]
         # What HEAD has and nobody can read is as unknown on the default branch.
         broken = {x.path for x in absent if x.kind is FileKind.PROBLEM}
-        if self._is_sparse() or absent or head is None:
+        if self._is_sparse or absent or head is None:
             index = IndexTree(self._repository, self._wanted)
             read(INDEX, index, (x for x in walk(index, paths) if x.path not in paths))
         if head is not None:
@@ -223,9 +224,6 @@ class GitTaskFiles:
             return RefTree(self._repository, ref, self._wanted)
         except NotFound:  # no commit yet
             return None
-
-    def _is_sparse(self) -> bool:
-        return is_on(self._repository.config.get("core.sparsecheckout"))
 
     def assigned_since(self, task: Task, name: str, ref: str | None) -> int | None:
         repository, file = self._repository, f":(top,literal){task.file}"

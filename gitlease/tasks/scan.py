@@ -347,7 +347,7 @@ class RefTree:
         self.root = _root(repository, self._objects, ref)
         self._folders, self._files, self._entries = {"": self.root}, dict[str, str](), 0
         # The contents depend on the filters that are set up, and on the attributes on the way.
-        self._filters, self._attributes = filter_settings(repository), dict[str, str]()
+        self._attributes = dict[str, str]()
         self._checked_out: dict[str, bytes | Unreadable] | None = None
 
     def entries(self, folder: str) -> list[Listed]:
@@ -364,7 +364,8 @@ class RefTree:
                 for x, id in self._attributes.items()
                 if prefix.startswith(x.removesuffix(ATTRIBUTES))
             ]
-            filters = f":{self._filters}:{','.join(on_the_way)}" if on_the_way else ""
+            if on_the_way:
+                filters = f":{filter_settings(self._repository)}:{','.join(on_the_way)}"
         for entry in tree:
             if entry.name in ("", ".", "..") or "/" in entry.name or entry.name.lower() == ".git":
                 continue  # no name that git gives a file
@@ -450,7 +451,7 @@ class IndexTree(RefTree):
 
     def __init__(self, repository: Repository, wanted: Wanted) -> None:
         self.wanted = wanted
-        self._objects, self._filters = objects_of(repository), ""
+        self._objects = objects_of(repository)
         self._files, self._folders, self._entries = dict[str, str](), dict[str, str](), 0
         self._trees: dict[str, dict[str, TreeEntry]] = {}
         listed = ask(repository, "ls-files", "-s", "-z", "--", *wanted.pathspecs(), env=PATHS)

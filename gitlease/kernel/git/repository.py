@@ -44,11 +44,6 @@ class ConfigEntry:
     scope: str  # system, global, local, worktree, command
     origin: str  # a file's name, or "" for the command line
 
-    @property
-    def place(self) -> str:
-        """How people find it: ``local: .git/config``."""
-        return f"{self.scope}: {self.origin}" if self.origin else "command line"
-
 
 class GitConfig:
     """git's effective configuration: every value of every key, the last one the strongest.

@@ -584,7 +584,8 @@ def _from_git(repository: Repository) -> dict[str, Found]:
 
 def git_source(entry: ConfigEntry, name: str | None = None) -> str:
     """How the source of a value of git config is called: ``git config (local: …) lease.ttl``."""
-    return f"git config ({entry.place}) {name or entry.key}"
+    place = f"{entry.scope}: {entry.origin}" if entry.origin else "command line"
+    return f"git config ({place}) {name or entry.key}"
 
 
 def refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:

@@ -229,9 +229,9 @@ def test_configuration_for_real(
     assert found.get("lease.remote") == ""
     assert found.get("lease.session") == "a  b"
     assert found.get("lease.layer") == "included"
-    places = {e.key: e.place for e in found.section("lease")}
-    assert places["lease.ttl"] == "local: .git/config"
-    assert places["lease.layer"] == f"local: {extra}"
+    places = {e.key: (e.scope, e.origin) for e in found.section("lease")}
+    assert places["lease.ttl"] == ("local", ".git/config")
+    assert places["lease.layer"] == ("local", str(extra))
 
 
 def test_value_with_line_breaks_and_bytes_that_are_no_text(repo: Path) -> None:
