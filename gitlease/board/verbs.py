@@ -202,8 +202,9 @@ only show the board. --host, --port and --repo are those of the gateway.""",
 )
 def board_verb(door: Door, *, cached: takes.Cached = False) -> Result:
     look = door.ledger.look(cached=cached)
+    warnings = door.ledger.take_warnings()
     board = make_board(door.ledger, look)
-    return Result(body=wire.board(board), value=board, warnings=(*look.warnings, *board.warnings))
+    return Result(body=wire.board(board), value=board, warnings=(*warnings, *board.warnings))
 
 
 FRESH = 5_000  # milliseconds after which task files are read again
@@ -219,6 +220,7 @@ def make_board(session: LedgerSession, look: LedgerView, *, trouble: str = "") -
     rows, times = _Rows(session, look), _times(look)
     now, ledger = look.moment.now.wall_ms, look.head.ledger
     every = tuple(rows.all())
+    warnings = (*session.store.warnings, *session.warnings_of(look.head), *rows.unused())
     return BoardView(
         layer=session.layer,
         place=plain(session.store.place),
@@ -228,7 +230,7 @@ def make_board(session: LedgerSession, look: LedgerView, *, trouble: str = "") -
         now=now,
         changes_at=min((at for at in times if at > now), default=None),
         trouble=plain(trouble),
-        warnings=tuple(map(plain, (*session.warnings_of(look.head), *rows.unused()))),
+        warnings=tuple(map(plain, warnings)),
     )
 
 

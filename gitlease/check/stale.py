@@ -199,7 +199,7 @@ class StaleService:
         """The facts, the heads that they are of, and warnings."""
         session = self._session
         view = session.look(cached=cached)
-        heads, warnings = [view.head], view.warnings
+        heads, warnings = [view.head], session.take_warnings()
         for layer in self._layers:
             head = session.store.known(layer) if cached else session.store.fetch(layer)
             if head is None:

@@ -250,8 +250,7 @@ class Call(DoorOfClone):
 
         def look() -> LedgerView:
             view = self.ledger.look()
-            # It marks the news as shown, so that no later look of this call has them.
-            self.warnings += view.warnings
+            self.warnings += self.ledger.take_warnings()
             return view
 
         self.check_layer(look)

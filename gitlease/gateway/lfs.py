@@ -185,7 +185,7 @@ def _locks(asked: CompatRequest) -> list[tuple[Lock, LeaseView]]:
     if asked.gateway.lock_ttl is not None and WRITE in asked.caller.scopes:
         renew_locks(asked.gateway, asked.caller.email)
     door = asked.door()
-    (head, leases), _ = door.ledger.read(lambda head: (head, _of_paths(head.ledger)))
+    head, leases = door.ledger.read(lambda head: (head, _of_paths(head.ledger)))
     now = door.now()
     current = (x for x in door.ledger.views_in(head, leases) if x.is_current(now))
     # The client unlocks none of two locks of one file, so a lease of the file itself counts alone.

@@ -406,7 +406,7 @@ def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
             for x in findings
         ],
     }
-    return 200, _success("check", body, known.warnings), {}
+    return 200, _success("check", body, door.ledger.take_warnings()), {}
 
 
 def _place(lease: LeaseView | EndedLease) -> str:

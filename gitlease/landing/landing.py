@@ -239,17 +239,18 @@ class Lander:
         )
         self._line = line
         view = self._session.look()
+        before = self._session.take_warnings()
         try:
             self._resource = resource or self._only_one(view)
         except UsageError as error:
-            raise error.with_(warnings=(*view.warnings, *error.warnings)) from None
+            raise error.with_(warnings=(*before, *error.warnings)) from None
         try:
             landed = self._land_task(view)
         except GitleaseError as error:
             resource_name = error.resource or self._resource.text
-            warnings = tuple(dict.fromkeys((*view.warnings, *error.warnings)))
+            warnings = tuple(dict.fromkeys((*before, *error.warnings)))
             raise error.with_(resource=resource_name, warnings=warnings) from error.__cause__
-        return replace(landed, warnings=(*view.warnings, *landed.warnings))
+        return replace(landed, warnings=(*before, *landed.warnings))
 
     def _land_task(self, view: LedgerView) -> Landed:
         resource, edges = self._resource, self._session.edges

@@ -474,7 +474,8 @@ def add_task(
         raise Invalid("a bare repository has no task files to add to")
     try:
         # Without the remote a task is added all the same: two files of one id show as a problem.
-        warnings += session.look().warnings
+        session.look()
+        warnings += session.take_warnings()
         base = Branches(repository).fetched_tip(main) if main else ""
     except GitleaseError as error:
         warnings.append(f"whether the id is free on the remote is not known: {error.message}")

@@ -451,13 +451,16 @@ class TaskQueue:
         One connection, or none with ``cached``. NotFound for an unknown ref.
         """
         look = self._session.look(cached=cached)  # first: it may finish what was left undone
-        return self._reading(self._tasks(ref), look)
+        warnings = self._session.take_warnings()
+        return self._reading(self._tasks(ref), look, warnings)
 
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """A briefing at the start of work: like ``queue``, with what is carried in other layers,
         losses, notes and others' leases."""
         look = self._session.look(cached=cached)
-        return self._brief(look, *self._looks(cached=cached), ref)
+        warnings = self._session.take_warnings()
+        others, more = self._looks(cached=cached)
+        return self._brief(look, others, ref, warnings=warnings, more=more)
 
     def known_brief(self) -> QueueReading | None:
         """Like ``brief``, from this clone's copy alone; None if it has no ledger."""
@@ -465,7 +468,7 @@ class TaskQueue:
         if look is None or look.head.ledger is None:
             return None
         known = [(x, y) for x in self._others() if (y := x.known_look()) is not None]
-        return self._brief(look, known, (), None)
+        return self._brief(look, known, None)
 
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``; raises NothingLeft if no task may be handed out."""
@@ -531,8 +534,11 @@ class TaskQueue:
     ) -> tuple[Answer, Task]:
         tasks = self._tasks()
         # Old knowledge will do: the step decides again where the ledger has moved on.
-        look = self._session.known_look() or self._session.look()
-        reading = _without(self._reading(tasks, look), skip)
+        look, warnings = self._session.known_look(), tuple[str, ...]()
+        if look is None:
+            look = self._session.look()
+            warnings = self._session.take_warnings()
+        reading = _without(self._reading(tasks, look, warnings), skip)
         waiting = [entry.task for entry in reading.next_up]
         passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
@@ -590,25 +596,29 @@ class TaskQueue:
     def _looks(
         self, *, cached: bool
     ) -> tuple[list[tuple[LedgerSession, LedgerView]], tuple[str, ...]]:
-        looks, said = [], []
+        looks, left_out, warnings = [], list[str](), list[str]()
         for session in self._others():
             try:
                 looks.append((session, session.look(cached=cached)))
             except GitleaseError as error:
                 # The other layers are of use without this one.
-                said.append(f"layer {session.layer} is left out: {error.message}")
-        return looks, tuple(said)
+                left_out.append(f"layer {session.layer} is left out: {error.message}")
+            else:
+                warnings += session.take_warnings()
+        return looks, (*left_out, *warnings)
 
     def _brief(
         self,
         look: LedgerView,
         others: Sequence[tuple[LedgerSession, LedgerView]],
-        said: tuple[str, ...],
         ref: str | None,
+        *,
+        warnings: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
     ) -> QueueReading:
-        reading = self._reading(self._tasks(ref), look)
+        reading = self._reading(self._tasks(ref), look, warnings)
         taken, notes = self._recent_losses(look, reading.carried), _notes(look, reading)
-        reading = self._with_others(reading, others, said)
+        reading = self._with_others(reading, others, more)
         held: list[LeaseView] = []
         for session, one in ((self._session, look), *others):
             held += (
@@ -623,10 +633,10 @@ class TaskQueue:
         self,
         reading: QueueReading,
         others: Sequence[tuple[LedgerSession, LedgerView]],
-        said: tuple[str, ...],
+        more: tuple[str, ...],
     ) -> QueueReading:
         # A live lease in another layer replaces the entry of an edge without one.
-        carried, said = list(reading.carried), reading.warnings + said
+        carried = list(reading.carried)
         tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
         for session, look in others:
             found = carrying((), replace(self._context(look), layer=session.layer))
@@ -637,9 +647,8 @@ class TaskQueue:
                 if c.state is Carried.LIVE or c.task is None or c.task.resource.key not in kept
             ]
             carried += [replace(c, task=tasks.get(_resource(c).key)) for c in found]
-            said += look.warnings
-        said = tuple(dict.fromkeys(said))
-        return replace(reading, carried=tuple(carried), warnings=said)
+        warnings = tuple(dict.fromkeys(reading.warnings + more))
+        return replace(reading, carried=tuple(carried), warnings=warnings)
 
     def _writable(
         self, tasks: Sequence[Task], options: ClaimOptions
@@ -692,7 +701,9 @@ class TaskQueue:
             if event.kind in TAKEN and not same_person(event.by, holder)
         }
 
-    def _reading(self, tasks: TaskList, look: LedgerView) -> QueueReading:
+    def _reading(
+        self, tasks: TaskList, look: LedgerView, warnings: tuple[str, ...]
+    ) -> QueueReading:
         found = tasks if look.policy.issues is Issues.NONE else without_numbers(tasks)
         context = self._context(look)
         shown = self._with_records(found.tasks, look)
@@ -700,14 +711,16 @@ class TaskQueue:
         next_up = tuple(hand_out(entries))
         nothing = not found.tasks and not found.problems
         problems = (found.nothing or NO_TASKS,) if nothing else problem_messages(found)
-        said = look.warnings + problems + doubt_messages(found)
+        warnings += problems + doubt_messages(found)
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
             carried=tuple(carrying(shown, context)),
             left_alone=tuple(x for x in entries if x.why_not is WhyNot.FAILED),
             # A word that no setting knows may be why nothing is left.
-            warnings=said if next_up else said + unknown_statuses(found.tasks, f"; {BY_INIT}"),
+            warnings=warnings
+            if next_up
+            else warnings + unknown_statuses(found.tasks, f"; {BY_INIT}"),
         )
 
     def _recent_losses(self, look: LedgerView, carried: Iterable[Carry]) -> tuple[Taken, ...]:

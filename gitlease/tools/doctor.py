@@ -40,8 +40,8 @@ from gitlease.kernel.git.files import (
 from gitlease.kernel.git.ownership import closed_objects, way_back
 from gitlease.kernel.git.repository import without_secrets
 from gitlease.kernel.git.run import run_git
+from gitlease.kernel.ledger.messages import waiting
 from gitlease.kernel.ledger.ports import Change, Swapped, TaskList
-from gitlease.kernel.ledger.restoring import waiting
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import (
     Denied,

@@ -132,7 +132,7 @@ def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: i
         Claim(id=fresh_id(), actor=actor, resource=what, lease_id=fresh_id(), ttl=ttl)
         for actor in (service.actor, Actor(service.actor.holder.replace("p", "q", 1)))
     ]
-    step, _ = service.session.step("claim", claims, together=False)
+    step = service.session.step("claim", claims, together=False)
     if not step.applied.outcomes:
         raise next(x for x in step.applied.results if isinstance(x, GitleaseError))
 

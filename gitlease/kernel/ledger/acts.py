@@ -311,12 +311,9 @@ def keep(
     wanted = several(resources)
     session.check_holder()
     session.settle()
-    known, said = session.store.known(session.layer), tuple[str, ...]()
+    known = session.store.known(session.layer)
     while True:
-        if known is None:
-            head, said = session.read(lambda newest: newest)
-        else:
-            head = known
+        head = session.read(lambda newest: newest) if known is None else known
         try:
             own = [x for resource in wanted for x in _own_tasks(session, head, resource, scope)]
             answer = change(session, "release", _keeping(session, own, note))
@@ -336,7 +333,7 @@ def keep(
         leases=tuple(ended.values()),
         edge="kept",
         edge_in=("record", "file") if in_file else ("record",),
-        warnings=tuple(dict.fromkeys((*said, *answer.warnings, *_stopped_runs(session, own)))),
+        warnings=tuple(dict.fromkeys((*answer.warnings, *_stopped_runs(session, own)))),
     )
 
 
@@ -498,8 +495,8 @@ def release_all(
             mine = [x for x in mine if x.session is not None]
         kept = session.caller.of_live_runs(mine)
         # They may be news, which is told once; what always holds of the place is not.
-        said = tuple(x for x in look.warnings if x not in session.store.warnings)
-        answer = leave_to_runs(Answer(status="released", changed=False, warnings=said), kept)
+        warnings = session.messages.take()
+        answer = leave_to_runs(Answer(status="released", changed=False, warnings=warnings), kept)
         names = {x.resource for x in kept}  # the scopes of a resource are released together
         mine = [x for x in mine if x.resource not in names]
         wanted = list(dict.fromkeys(x.resource for x in mine if x.resource not in waiting))
@@ -696,7 +693,8 @@ def set_status(
     ask = Release(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
-    _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
+    session.read(lambda head: session.transaction.decided(head, [ask]))
+    warnings = session.take_warnings()
     head = session.store.known(session.layer)
     picked = head is not None and any(
         x.picked and x.answers_to(session.actor) and holder_has(x, session.moment(head))
@@ -708,7 +706,7 @@ def set_status(
 
         claim.claim(session, [planned.resource], ClaimOptions(commit=False))
     written = _write_without_ledger(session, planned, resource, commit)
-    return Answer(status="set", written=written, changed=bool(written), warnings=said)
+    return Answer(status="set", written=written, changed=bool(written), warnings=warnings)
 
 
 @dataclass(frozen=True)
@@ -961,7 +959,7 @@ def _restore(session: LedgerSession, *, above: int, instead_of: str | None = Non
 def confirmed(session: LedgerSession, head: Snapshot) -> Reading:
     """The answer about the ledger that is there now."""
     head = session.store.known(session.layer) or head
-    warnings = session.warnings_of(head)
+    warnings = (*session.store.warnings, *session.warnings_of(head))
     if head.ledger is None:
         return Reading(warnings=warnings)
     header = head.ledger.header

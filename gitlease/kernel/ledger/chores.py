@@ -115,7 +115,10 @@ def told_by(
 
     One that may still land is reported once in this clone.
     """
-    settled = settle(store, store.pending(head.layer) if waiting is None else waiting, head)
+    waiting = tuple(store.pending(head.layer) if waiting is None else waiting)
+    if not waiting:
+        return ()
+    settled = settle(store, waiting, head)
     still = {x.operations[0]: x for x in settled.open}
     before = store.shown(head.layer, list(still)) if still else frozenset()
     undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
@@ -152,7 +155,9 @@ class OpenChanges(Chore):
     def after(self, session: LedgerSession, head: Snapshot | None) -> tuple[str, ...]:
         # Only those of before: what became of the step itself, its answer or refusal says.
         open_before, self._open = self._open, ()
-        return () if head is None else told_by(session.store, head, open_before)
+        if head is None or not open_before:
+            return ()
+        return told_by(session.store, head, open_before)
 
 
 # --- task files half edited -----------------------------------------------------------------------
@@ -286,8 +291,10 @@ class Mailbox:
         # A dry run marks nothing as shown.
         if self._session.is_dry:
             return ()
-        session, notices = self._session, self._notices(head)
-        unread = unread_notices(session.store, session.layer, notices, session.actor)
+        session, unread = self._session, list[Notice]()
+        notices = self._notices(head)
+        if notices:
+            unread = unread_notices(session.store, session.layer, notices, session.actor)
         others = self._leases_of_other_identity(head)
         return (*others, *(told(notice) for notice in unread), *self.take())
 

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from gitlease.kernel.ledger.chores import Chore, Mailbox, is_to
 from gitlease.kernel.ledger.edges import Edges
+from gitlease.kernel.ledger.messages import Messages, waiting
 from gitlease.kernel.ledger.ports import (
     Clock,
     Inbox,
@@ -29,7 +30,6 @@ from gitlease.kernel.ledger.ports import (
     LedgerStore,
     Snapshot,
 )
-from gitlease.kernel.ledger.restoring import waiting
 from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transaction
 from gitlease.kernel.rules.edge import Assignee, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
@@ -184,7 +184,6 @@ class LedgerView:
     head: Snapshot
     moment: Moment
     leases: tuple[Lease, ...]
-    warnings: tuple[str, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -267,7 +266,8 @@ class LedgerSession:
         self.is_dry = False  # whether its steps are only rehearsed
         self._learned: Instant | None = None  # when it last learned of the default branch
         self._chores = tuple(chores)
-        self._done: tuple[str, ...] | None = None  # messages of chores before the next step
+        self._is_settled = False  # whether the chores before the next step are done
+        self.messages = Messages()
         self.mailbox = Mailbox(self, inbox)
 
     @cached_property
@@ -291,19 +291,16 @@ class LedgerSession:
 
     # --- read -----------------------------------------------------------------------------------
 
-    def read(
-        self, ask: Callable[[Snapshot], T], *, cached: bool = False
-    ) -> tuple[T, tuple[str, ...]]:
-        """The answer of ``ask`` for the remote's present state, with warnings.
+    def read(self, ask: Callable[[Snapshot], T], *, cached: bool = False) -> T:
+        """The answer of ``ask`` for the remote's present state.
 
-        ``cached`` uses this clone's copy, with a warning that gives its age.
+        ``cached`` uses this clone's copy, with a message that gives its age.
         """
         return _read_with_retry(lambda: self._read(ask, cached=cached))
 
     def look(self, *, cached: bool = False) -> LedgerView:
         """The whole ledger at one moment."""
-        look, said = self.read(self._looked_at, cached=cached)
-        return replace(look, warnings=said)
+        return self.read(self._looked_at, cached=cached)
 
     def known_look(self) -> LedgerView | None:
         """This clone's copy, without a connection; None before the first contact."""
@@ -350,38 +347,43 @@ class LedgerSession:
         notices = ledger.losses(self.actor.holder) if ledger else ()
         return tuple(n for n in notices if is_to(n, self.actor))
 
+    def take_warnings(self) -> tuple[str, ...]:
+        """The warnings of an answer: those of the store, and all messages that wait for one."""
+        return (*self.store.warnings, *self.messages.take())
+
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
-        """Warnings about the store, and about a state and its age."""
-        said = self.store.warnings + head.warnings + waiting(head, self.clock.now())
+        """Warnings about a state and its age."""
+        warnings = head.warnings + waiting(head, self.clock.now())
         if cached:
             age = head.received.elapsed_at_most(self.clock.now()) // MS
-            said += (f"from this clone's copy, {age}s old",)
-        return said
+            warnings += (f"from this clone's copy, {age}s old",)
+        return warnings
 
-    def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
-        head, said = self._head(cached=cached)
-        found, doubt = ask(head), self.store.doubt(head)
-        said = (*((doubt.message,) if doubt else ()), *said)
-        return found, self.warnings_of(head, cached=cached) + said + self.mailbox.news(head)
-
-    def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
-        if not cached:
+    def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> T:
+        done: list[str] = []
+        if cached:
+            head = self.store.known(self.layer)
+        else:
             # Asked for with the ledger's ref in one connection.
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
             self.learn_main()
-            said = tuple(text for chore in self._chores for text in chore.read(self, head))
+            for chore in self._chores:
+                done += chore.read(self, head)
             if self.is_landing_to_judge():
                 from gitlease.kernel.ledger.stepping import settle_landed
 
-                said += settle_landed(self).warnings
+                done += settle_landed(self).warnings
                 # What has landed was completed just now: the answer is of after that.
                 head = self.store.known(self.layer) or head
-            return head, said
-        known = self.store.known(self.layer)
-        if known is None:
+        if head is None:
             raise NotFound.of_copy(self.layer)
-        return known, ()
+        found, doubt = ask(head), self.store.doubt(head)
+        self.messages.add(self.warnings_of(head, cached=cached))
+        self.messages.add((doubt.message,) if doubt else ())
+        self.messages.add(done)
+        self.messages.add(self.mailbox.news(head))
+        return found
 
     def _looked_at(self, head: Snapshot) -> LedgerView:
         leases = tuple(head.ledger.every_lease()) if head.ledger else ()
@@ -394,18 +396,16 @@ class LedgerSession:
         if self.caller.no_holder is not None:
             raise self.caller.no_holder
 
-    def step(
-        self, what: str, operations: Sequence[Operation], *, together: bool = True
-    ) -> tuple[Step, tuple[str, ...]]:
-        """Carry out operations in one step, all or none if ``together``, and return warnings.
+    def step(self, what: str, operations: Sequence[Operation], *, together: bool = True) -> Step:
+        """Carry out operations in one step, all or none if ``together``.
 
-        A refusal carries the warnings itself.
+        A refusal takes the messages that wait for an answer.
         """
         self.check_holder()
         self.settle()
-        done, self._done = self._done or (), None
+        self._is_settled = False
         known = self.store.known(self.layer)
-        said = done + self.mailbox.news(known)
+        self.messages.add(self.mailbox.news(known))
         # It goes along with a step that is made anyway; alone it would cost a push.
         read = self.mailbox.acknowledgement(known)
         # A full step leaves them to the next one.
@@ -423,27 +423,30 @@ class LedgerSession:
             message, source = refusal.message, self.terms.ttl_source
             if isinstance(refusal, PolicyRefused) and refusal.by_setting and source:
                 message = f"{source}: {message}"
-            known = self.store.known(self.layer)
-            after = self._after(known) + self.mailbox.news(known)
-            warnings = self.store.warnings + said + after
-            raise refusal.with_(message=message, warnings=warnings) from None
+            self._add_messages_after(self.store.known(self.layer))
+            raise refusal.with_(message=message, warnings=self.take_warnings()) from None
         self.mailbox.remember_holder(step.applied.results)
-        return step, said + self._after(step.head) + self.mailbox.news(step.head)
+        self._add_messages_after(step.head)
+        return step
 
-    def _after(self, head: Snapshot | None) -> tuple[str, ...]:
-        return tuple(text for chore in self._chores for text in chore.after(self, head))
+    def _add_messages_after(self, head: Snapshot | None) -> None:
+        for chore in self._chores:
+            self.messages.add(chore.after(self, head))
+        self.messages.add(self.mailbox.news(head))
 
     # --- settle ---------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Finish what earlier commands left half done, before a step is planned.
 
-        Done once for each step, whose answer carries the messages.
+        Done once for each step.
         """
         self.learn_main()
-        if self._done is None and not self.is_dry:
+        if not self._is_settled and not self.is_dry:
             self._watch_main_branch()
-            self._done = tuple(text for chore in self._chores for text in chore.before(self))
+            for chore in self._chores:
+                self.messages.add(chore.before(self))
+            self._is_settled = True
 
     def is_landing_to_judge(self) -> bool:
         """Return whether the last contact may have shown that work of this holder has landed."""

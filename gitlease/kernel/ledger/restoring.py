@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from gitlease.kernel.ledger.ports import Snapshot
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import replace
-from gitlease.kernel.rules.instant import Instant, rfc3339
 from gitlease.kernel.rules.lease import Actor, Lease, Moment, State, holder_has, place
 from gitlease.kernel.rules.ledger import Ledger
 from gitlease.kernel.rules.moves.closing import wait_end
@@ -52,15 +51,3 @@ def _is_owed(lease: Lease, ledger: Ledger, actor: Actor, moment: Moment) -> bool
     if stood is not None and there and stood.renewals >= lease.renewals:
         return False
     return holder_has(lease, moment)
-
-
-def waiting(head: Snapshot, now: Instant) -> tuple[str, ...]:
-    """What to tell of a restored ledger that grants nothing new yet."""
-    until = head.ledger and wait_end(head.ledger.header, now.wall_ms)
-    if not until:
-        return ()
-    at = rfc3339(until, round_up=True)
-    return (
-        f"nothing new is granted until {at}: this ledger follows one that was deleted, or may have "
-        "been",
-    )

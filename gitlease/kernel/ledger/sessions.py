@@ -236,7 +236,7 @@ def _end_all(
             return done
         elif not tried:  # nothing is held is never said from old knowledge
             look = session.look()
-            done = replace(done, warnings=done.warnings + look.warnings)
+            done = replace(done, warnings=done.warnings + session.take_warnings())
         fresh = True
 
 
@@ -258,17 +258,17 @@ def _bound_for_a_time(session: LedgerSession, leases: Sequence[Lease]) -> list[L
 def sessions(layers: Sequence[LedgerSession], *, cached: bool = False) -> SessionsReading:
     """The sessions of this person that have live leases in these layers."""
     found: dict[str, list[LeaseView]] = {}
-    said: list[str] = []
+    warnings: list[str] = []
     for session in layers:
         look = session.look(cached=cached)
-        said += look.warnings
+        warnings += session.take_warnings()
         own = [x for x in look.leases if x.session is not None and _is_own(session, x)]
         for view in session.views_in(look.head, own, look.moment):
             if view.state == State.ACTIVE.value and view.session is not None:
                 found.setdefault(view.session, []).append(view)
     current = layers[0].actor.session
     every = (OwnSession(name, tuple(found[name]), name == current) for name in sorted(found))
-    return SessionsReading(tuple(every), tuple(dict.fromkeys(said)))
+    return SessionsReading(tuple(every), tuple(dict.fromkeys(warnings)))
 
 
 def _is_own(session: LedgerSession, lease: Lease) -> bool:

@@ -94,8 +94,8 @@ def change(
 
     ``landed`` completes what the contact with the remote shows to have landed.
     """
-    step, said = session.step(what, operations, together=together)
-    answer = _answer(session, step, operations, said, notes_of)
+    step = session.step(what, operations, together=together)
+    answer = _answer(session, step, operations, notes_of=notes_of)
     return _with_landed(session, answer) if landed else answer
 
 
@@ -126,7 +126,7 @@ def change_with_edges(
         ids = tuple(op.id for op in operations)
         intent = _intended(session, ids, planned, goal, commit=record)
         try:
-            step, said = session.step(what, operations)
+            step = session.step(what, operations)
             break
         except GitleaseError as refusal:
             if intent is not None:
@@ -144,7 +144,7 @@ def change_with_edges(
                 hints = (*refusal.hints, *says_so(planned, refusal.resource))
                 raise refusal.with_(hints=hints) from None
             raise
-    answer = _with_edges(session, step, operations, planned, said, intent, goal)
+    answer = _with_edges(session, step, operations, planned, intent, goal)
     return _with_landed(session, answer)
 
 
@@ -190,7 +190,6 @@ def _with_edges(
     step: Step,
     operations: Sequence[Operation],
     planned: Sequence[Planned],
-    said: tuple[str, ...],
     intent: Intent | None,
     goal: str,
 ) -> Answer:
@@ -207,7 +206,7 @@ def _with_edges(
         written = tuple(Written(x, changed=True) for x in changes_of(edited))
     if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):
         unwritten += edges.unwritten(final) + edges.doubts(final)
-    answer = _answer(session, step, operations, said + unwritten)
+    answer = _answer(session, step, operations, warnings=unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)
     if word == "none":
@@ -275,7 +274,8 @@ def _answer(
     session: LedgerSession,
     step: Step,
     operations: Sequence[Operation],
-    said: tuple[str, ...],
+    *,
+    warnings: tuple[str, ...] = (),
     notes_of: Sequence[Resource] = (),
 ) -> Answer:
     ids = {op.id for op in operations}
@@ -298,7 +298,7 @@ def _answer(
         try:
             notes += ledger.notes(resource)
         except Invalid as damage:  # the step is done all the same, and must be reported
-            said += (damage.message,)
+            warnings += (damage.message,)
     displaced = [x for o in outcomes for x in o.displaced]
     return Answer(
         status=overall([o.status for o in outcomes]),
@@ -312,7 +312,12 @@ def _answer(
         max_ttl_seconds=ledger.header.policy.ttl_max,
         changed=step.applied.changed,
         at=step.moment.now if step.applied.changed else None,
-        warnings=session.warnings_of(step.head) + said,
+        warnings=(
+            *session.store.warnings,
+            *session.warnings_of(step.head),
+            *session.messages.take(),
+            *warnings,
+        ),
     )
 
 
@@ -474,7 +479,7 @@ def _complete_landed(
     look, ids = session.look(), {lease.lease_id for lease in landed}
     still = [x for x in _own(session, look.head, look.leases) if x.lease_id in ids][:MAX_RESOURCES]
     if not still:
-        return replace(NOTHING, warnings=look.warnings)
+        return replace(NOTHING, warnings=session.take_warnings())
     operations = [
         Complete(
             id=fresh_id(),
@@ -488,7 +493,7 @@ def _complete_landed(
     ]
     answer = change(session, "completion", operations, together=False)
     messages = tuple(_message(view, branch) for view in answer.leases)
-    warnings = tuple(dict.fromkeys((*look.warnings, *answer.warnings, *messages)))
+    warnings = tuple(dict.fromkeys((*answer.warnings, *messages)))
     return replace(answer, warnings=warnings)
 
 
@@ -548,9 +553,10 @@ def read_leases(
         if ledger is None:
             return Reading()
         if resource is None:
+            damage = tuple(ledger.damage())
             found = Reading(
                 leases=session.views_in(head, ledger.every_lease()),
-                warnings=of_damage(tuple(ledger.damage())),
+                warnings=of_damage(damage) if damage else (),
             )
         else:
             found = _of_resource(session, head, ledger, resource)
@@ -563,8 +569,8 @@ def read_leases(
             revision=header.revision,
         )
 
-    found, said = session.read(ask, cached=cached)
-    return replace(found, warnings=said + found.warnings)
+    found = session.read(ask, cached=cached)
+    return replace(found, warnings=session.take_warnings() + found.warnings)
 
 
 def _of_resource(
@@ -669,8 +675,8 @@ def read_log(
         events = history_of(session, head, resource, most, older=not cached)
         return [e for e in events if since is None or e.at >= since][:limit]
 
-    events, said = session.read(ask, cached=cached)
-    return Reading(events=tuple(events), warnings=said)
+    events = session.read(ask, cached=cached)
+    return Reading(events=tuple(events), warnings=session.take_warnings())
 
 
 def history_of(

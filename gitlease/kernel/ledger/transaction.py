@@ -29,7 +29,6 @@ from gitlease.kernel.ledger.ports import (
     doing,
     note_sent,
 )
-from gitlease.kernel.ledger.restoring import owed
 from gitlease.kernel.rules.errors import (
     Denied,
     GitleaseError,
@@ -390,6 +389,8 @@ class Transaction:
         for layer, head in heads.items():
             if (former := head.former) is None:
                 continue
+            from gitlease.kernel.ledger.restoring import owed
+
             now = Moment(now=self._clock.now())
             for actor, leases in owed(head, self.actor, now, brings=self._brings):
                 back = PutBack(id=fresh_id(), actor=actor, leases=leases)

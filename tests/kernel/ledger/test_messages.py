@@ -1,0 +1,60 @@
+"""The mailbox of a session: what a look or a chore reports arrives with the next answer."""
+
+from __future__ import annotations
+
+import pytest
+from kernel.rules.values import JO, KIM
+from support.session import MemoryWorld
+from support.tasks import task
+
+from gitlease.kernel.ledger.answers import ClaimOptions
+from gitlease.kernel.ledger.messages import Messages
+from gitlease.kernel.ledger.stepping import check_known
+from gitlease.kernel.rules.errors import LeaseLost
+from gitlease.kernel.rules.resources import parse_resource
+
+BUILD, F002 = parse_resource("build"), parse_resource("F002")
+ANY_NAME = ClaimOptions(any_name=True)
+NOTE = 'note on build by kim@example.com: "main is red"'
+
+
+def test_each_message_is_taken_once_in_order() -> None:
+    messages = Messages()
+    messages.add(("b", "a"))
+    messages.add(("c", "b"))
+    assert messages.take() == ("b", "a", "c")
+    assert messages.take() == ()
+
+
+@pytest.fixture
+def world() -> MemoryWorld:
+    """Jo holds build, and Kim has left a note that Jo has not seen."""
+    world = MemoryWorld(task("F001"))
+    world.of(JO).claim([BUILD], ANY_NAME)
+    world.of(KIM).note(BUILD, "main is red", to_holder=True)
+    return world
+
+
+def test_what_a_look_shows_arrives_with_the_next_answer(world: MemoryWorld) -> None:
+    jo = world.of(JO)
+    jo.look()
+    assert NOTE in jo.renew([BUILD]).warnings
+    assert NOTE not in jo.renew([BUILD]).warnings
+    assert NOTE not in world.of(JO).read().warnings
+
+
+def test_what_a_check_of_a_name_shows_arrives_with_the_next_answer(world: MemoryWorld) -> None:
+    # The name resembles a task and is none; that it is leased only the remote knows.
+    world.of(KIM).claim([F002], ANY_NAME)
+    jo = world.of(JO)
+    check_known(jo.session, [F002])
+    assert NOTE in jo.note(F002, "hello").warnings
+
+
+def test_a_refusal_takes_the_messages(world: MemoryWorld) -> None:
+    jo = world.of(JO)
+    jo.look()
+    with pytest.raises(LeaseLost) as lost:
+        jo.renew([F002])
+    assert NOTE in lost.value.warnings
+    assert jo.session.messages.take() == ()
