@@ -361,7 +361,7 @@ def result_of(declared: DeclaredVerb, call: Call, given: Mapping[str, Any], **mo
     call.anonymous |= name == "config" and "ledger" not in values
     typed = {x: y if known[x].kind.at_door else given[x] for x, y in values.items()}
     call.called = Called(verb=name, values=typed, more=more)
-    result: Result = declared.function(call, **values)
+    result = declared.answer(call, **values)
     if name in COMPLETED:
         result = COMPLETED[name](call, values, result)
     if not (reads or result.refused):

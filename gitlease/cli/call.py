@@ -210,6 +210,10 @@ class Call(DoorOfClone):
         # Kept above, for a refusal as well.
         return ()
 
+    def take_messages(self) -> tuple[str, ...]:
+        # A verb may answer, or be refused, before it opens the repository.
+        return () if self._opened is None else super().take_messages()
+
     def agrees(self, facts: Sequence[str], question: str, *, usually: bool = False) -> bool:
         if self.sure or self.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return True

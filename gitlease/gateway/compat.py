@@ -133,7 +133,7 @@ def warnings_in(result: Result) -> dict[str, Any]:
 
 def carry_out(verb: str, door: GatewayDoor, **values: Any) -> Result:
     """Carry out a verb of the table."""
-    return find_verb(verb).function(door, **values)
+    return find_verb(verb).answer(door, **values)
 
 
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body

@@ -341,7 +341,7 @@ def carry_out(
         values[name] = resource if name == "resource" else [resource]
         held = verb.name in ("claim", "show")
         door.check_condition(resource, request.token, values.get("scope"), held=held)
-    result = verb.function(door, **values)
+    result = verb.answer(door, **values)
     status = 201 if result.body.get("status") in CLAIMED else 200
     document = _success(verb.name, result.body, result.warnings)
     # A planned lease has no token.

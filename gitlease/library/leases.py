@@ -166,7 +166,7 @@ class Leases(LeaseVerbs):
         verb, door = method.declared, self._door
         if verb.runs:
             door = self._to_run(verb.name, alone=verb.session)
-        result = verb.function(door, **method.values(door, method.differing(given)))
+        result = verb.answer(door, **method.values(door, method.differing(given)))
         self._note(result)
         if result.refused:
             raise result.refused[0]

@@ -133,7 +133,7 @@ def _of_verb(verb: str, caller: ToolCaller, **values: Any) -> Result:
         if resources is not None and len(resources) != 1:
             raise UsageError("this takes one resource at a time", hints=("call it for each",))
         values |= {"resource": resources[0]} if resources else {}
-    return declared.function(caller, **values)
+    return declared.answer(caller, **values)
 
 
 def _renew(caller: ToolCaller, **values: Any) -> Result:

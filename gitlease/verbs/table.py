@@ -146,6 +146,10 @@ class Door(Protocol):
         """Take note of claimed leases, and return warnings."""
         return ()
 
+    def take_messages(self) -> tuple[str, ...]:
+        """Return the messages of the ledger's session that no answer has reported yet."""
+        return self.ledger.messages.take()
+
     def own(self, view: LeaseView) -> LeaseView:
         """The lease as the caller's, if it is; a door may speak for more than one session."""
         return view
@@ -658,6 +662,18 @@ class DeclaredVerb:
         """The parameters that a door offers."""
         known = self.parameters if door in self.doors else {}
         return {name: one for name, one in known.items() if door in one.doors}
+
+    def answer(self, door: Door, **values: Any) -> Result:
+        """Carry out the verb; its result or refusal reports all messages that are left."""
+        try:
+            result = self.function(door, **values)
+        except GitleaseError as refusal:
+            left = door.take_messages()
+            if not left:
+                raise
+            raise refusal.with_(warnings=(*refusal.warnings, *left)) from refusal.__cause__
+        left = door.take_messages()
+        return replace(result, warnings=(*result.warnings, *left)) if left else result
 
     def only_reads(self, given: Mapping[str, Any]) -> bool:
         """Return whether a call with these parameters changes no lease."""

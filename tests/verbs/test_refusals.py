@@ -47,7 +47,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                 return getattr(self.declared, name)
 
         def found(name: str) -> Any:
-            return Refusing(declared=find_verb(name), function=function)
+            return Refusing(declared=find_verb(name), answer=function)
 
         for module in ("cli.app", "library.methods", "mcp.server"):
             monkeypatch.setattr(f"gitlease.{module}.find_verb", found)

@@ -92,7 +92,7 @@ class WatchedVerb:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.declared, name)
 
-    def function(self, _door: object, **values: Any) -> None:
+    def answer(self, _door: object, **values: Any) -> None:
         self.values = values
         raise UsageError("enough was seen")
 
