@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
     from gitlease.kernel.store.admission import RemoteFacts
     from gitlease.kernel.store.elsewhere import OtherPlaces
-    from gitlease.kernel.store.git_ledger import NewPlace, RefLedgerStore
+    from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
     from gitlease.kernel.store.transport import GitRefs, Remote, Watched
     from gitlease.tasks.files import GitTaskFiles
 
@@ -399,7 +399,6 @@ class LedgerPlace:
         elif name:
             place = f"{name} ({shown})"
         refs = self.refs(time_limit=time_limit, watched=watched)
-        facts = None if self.local else self._facts(refs, clock, time_limit)
 
         def on_move() -> None:
             head_moved(self.private)
@@ -408,24 +407,25 @@ class LedgerPlace:
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
 
-        from gitlease.kernel.store.git_ledger import RefLedgerStore
+        from gitlease.kernel.store.admission import RemoteFacts
+        from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 
-        return RefLedgerStore(
+        at = StorePlace(
             refs,
             state,
-            clock,
             place,
-            warnings=alone,
-            facts=facts,
-            beside_work=refs,
-            elsewhere=self._elsewhere,
+            RemoteFacts() if self.local else self._facts(refs, clock, time_limit),
+            refs,
+            self._elsewhere,
+            notices=alone,
             follow=None if self.located is None else self._follower(clock, time_limit),
-            learn_place=partial(self._learn_place, clock, time_limit, watched),
         )
+        learn_place = partial(self._learn_place, clock, time_limit, watched)
+        return RefLedgerStore(at, clock, learn_place=learn_place)
 
     def _new_place(
         self, word: str, former: LedgerPlace, clock: Clock, time_limit: float
-    ) -> tuple[NewPlace, LedgerPlace]:
+    ) -> tuple[StorePlace, LedgerPlace]:
         """Where the ledger goes on that was moved away from ``former``. Raises Invalid.
 
         Another remote counts only if main names it as well: the ledger is what anyone may write.
@@ -464,9 +464,9 @@ class LedgerPlace:
         def state(name: str) -> StateFolder:
             return StateFolder(place.state(layers.get(name, name)), on_move=on_move)
 
-        from gitlease.kernel.store.git_ledger import NewPlace
+        from gitlease.kernel.store.git_ledger import StorePlace
 
-        new = NewPlace(
+        new = StorePlace(
             refs,
             state,
             f"{place.location.name or without_secrets(place.location.url or '')} ({named})",
@@ -675,7 +675,7 @@ class LedgerPlace:
 
     def _learn_place(
         self, clock: Clock, time_limit: float, watched: Watched | None
-    ) -> NewPlace | None:
+    ) -> StorePlace | None:
         """Return where main says that the ledger is, if this clone did not know main before.
 
         Until main is known, only the usual place may be read: raises Invalid for any other. Where
@@ -704,7 +704,7 @@ class LedgerPlace:
         place = replace(self, settings=again.settings, location=location, located=again)
         return place._as_new_place(clock, time_limit, watched)
 
-    def _as_new_place(self, clock: Clock, time_limit: float, watched: Watched | None) -> NewPlace:
+    def _as_new_place(self, clock: Clock, time_limit: float, watched: Watched | None) -> StorePlace:
         """This place for a store that was opened at another one."""
         refs = self.refs(time_limit=time_limit, watched=watched)
         located, name = self.located, self.location.name
@@ -717,9 +717,9 @@ class LedgerPlace:
         def state(layer: str) -> StateFolder:
             return StateFolder(self.state(layer), on_move=on_move)
 
-        from gitlease.kernel.store.git_ledger import NewPlace
+        from gitlease.kernel.store.git_ledger import StorePlace
 
-        return NewPlace(
+        return StorePlace(
             refs,
             state,
             f"{name} ({shown})" if name else shown,
@@ -730,11 +730,11 @@ class LedgerPlace:
             follow=self._follower(clock, time_limit),
         )
 
-    def _follower(self, clock: Clock, time_limit: float) -> Callable[[str], NewPlace]:
+    def _follower(self, clock: Clock, time_limit: float) -> Callable[[str], StorePlace]:
         """Return a function that finds where the ledger was moved, move after move."""
         former = self
 
-        def follow(word: str) -> NewPlace:
+        def follow(word: str) -> StorePlace:
             nonlocal former
             new, former = self._new_place(word, former, clock, time_limit)
             return new

@@ -10,7 +10,7 @@ from support.memory import MemoryClone
 
 from gitlease.kernel.ledger.ports import Cause, LedgerStore, Swapped
 from gitlease.kernel.rules.ledger import Fate
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.memory import MemoryStorage
 from gitlease.kernel.store.storage import Move
 
@@ -37,7 +37,7 @@ class MemoryPlace:
         self._clones: defaultdict[int, MemoryClone] = defaultdict(MemoryClone)
 
     def store(self, n: int) -> LedgerStore:
-        return RefLedgerStore(self.remote, self._clones[n].state, self.clock, "memory")
+        return RefLedgerStore(StorePlace(self.remote, self._clones[n].state, "memory"), self.clock)
 
     def force(self, layer: str, version: str) -> None:
         self.remote.heads.pop(layer, None)

@@ -13,7 +13,7 @@ from support.repos import git
 
 from gitlease.kernel.ledger.ports import LedgerStore
 from gitlease.kernel.store import transport
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.private_store import PrivateStore
 from gitlease.kernel.store.state import StateFolder
 from gitlease.kernel.store.transport import GitRefs
@@ -48,8 +48,8 @@ class GitPlace:
         )
         own = PrivateStore(str(home / "store.git"), brief=self._brief)
         refs = GitRefs(remote, own, state, PREFIX, time_limit=60.0, watched=watched)
-        place = "the remote of this test"
-        return RefLedgerStore(refs, lambda x: StateFolder(state(x)), self.clock, place)
+        place = StorePlace(refs, lambda x: StateFolder(state(x)), "the remote of this test")
+        return RefLedgerStore(place, self.clock)
 
     def force(self, layer: str, version: str) -> None:
         words = ["-d", f"{PREFIX}/{layer}"] if not version else [f"{PREFIX}/{layer}", version]

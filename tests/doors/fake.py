@@ -25,7 +25,7 @@ from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import NotFound
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.settings.identity import Identity
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.memory import MemoryStorage
 from gitlease.tasks.queue import TaskQueue
 
@@ -39,7 +39,7 @@ class DeskStore(RefLedgerStore):
 
     def __init__(self, clock: ManualClock) -> None:
         self.remote = DeskRemote()
-        super().__init__(self.remote, MemoryClone().state, clock, "origin (memory)")
+        super().__init__(StorePlace(self.remote, MemoryClone().state, "origin (memory)"), clock)
 
 
 class DeskRemote(MemoryStorage):

@@ -15,7 +15,7 @@ from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.work import WorkPush
 from gitlease.kernel.store.admission import RemoteFacts
 from gitlease.kernel.store.elsewhere import OtherPlaces
-from gitlease.kernel.store.git_ledger import NewPlace, RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.state import Known
 from gitlease.kernel.store.storage import Move
 
@@ -105,7 +105,7 @@ def store_at(
     def elsewhere(ref: str) -> Elsewhere:
         return Elsewhere(key=ref, last=machine.used, machine=machine)
 
-    def follow(word: str) -> NewPlace:
+    def follow(word: str) -> StorePlace:
         nonlocal here
         ref = ref_of(word)
         if ref == here:
@@ -114,7 +114,7 @@ def store_at(
         # A process may be killed after that, before it has read or written anything there.
         machine.goes_to(ref, at_once=False)
         soon, refs = at_once(), RefsAt(remote, ref)
-        return NewPlace(
+        return StorePlace(
             refs,
             lambda _: machine.disk_at(ref),
             ref,
@@ -125,15 +125,15 @@ def store_at(
         )
 
     first, refs = here, RefsAt(remote, here)
-    store = RefLedgerStore(
+    place = StorePlace(
         refs,
         lambda _: machine.disk_at(first),
-        machine.clock,
         here,
-        facts=facts(),
-        beside_work=refs,
-        elsewhere=elsewhere(here),
+        facts(),
+        refs,
+        elsewhere(here),
         follow=follow,
     )
+    store = RefLedgerStore(place, machine.clock)
     store.opener = opener
     return store

@@ -41,7 +41,7 @@ from gitlease.kernel.rules.ledger import Fate, Header
 from gitlease.kernel.rules.moves.operations import Acknowledge, Barrier
 from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.rules.work import WorkPush
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.storage import Move, SharedWithWork, Storage, StoredRecords
 
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
@@ -206,6 +206,14 @@ class Store(RefLedgerStore):
         return fate
 
 
+def store_of(process: Process, remote: Remote) -> Store:
+    """The ledgers as a process knows them."""
+    place = StorePlace(remote, lambda _layer: process.disk, "origin", beside_work=remote)
+    store = Store(place, process)
+    store.process = process
+    return store
+
+
 class EvenDice(random.Random):
     """Pauses do not matter where nobody sleeps."""
 
@@ -251,8 +259,7 @@ def run(
 ) -> Waiting | Ended:
     """Carry out one command as far as its answers go."""
     remote = Remote(process)
-    store = Store(remote, lambda _layer: process.disk, process, "origin", beside_work=remote)
-    store.process = process
+    store = store_of(process, remote)
     actor = process.actor
     files = Files() if what in TASKS else NoTaskFiles()
     session = ledger_session(
@@ -333,10 +340,7 @@ def believed(process: Process) -> list[Lease]:
         return []
     now = process.now()
     kept = {x.grant.lease_id for x in process.disk.kept if x.left_ms(now) > 0}
-    remote = Remote(process)
-    head = Store(remote, lambda _layer: process.disk, process, "origin", beside_work=remote).known(
-        LAYER
-    )
+    head = store_of(process, Remote(process)).known(LAYER)
     assert head is not None
     moment = Moment(now=now, seen=head.seen)
     return [x for x in own if x.lease_id in kept or holder_has(x, moment)]

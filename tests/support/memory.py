@@ -27,7 +27,7 @@ from gitlease.kernel.rules.ledger import Damage, Fate, Header, Ledger, Note, Not
 from gitlease.kernel.rules.moves.operations import Event
 from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.rules.work import WorkPush, WorkRef
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.records import lease_file
 from gitlease.kernel.store.state import Known, StateFolder
 from gitlease.kernel.store.storage import Move, SharedWithWork, Storage, StoredRecords
@@ -454,7 +454,7 @@ def memory_ledger_store(
 ) -> RefLedgerStore:
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
     refs, state = MemoryRefs(remote), (clone or MemoryClone()).state
-    return RefLedgerStore(refs, state, clock, place, beside_work=refs)
+    return RefLedgerStore(StorePlace(refs, state, place, beside_work=refs), clock)
 
 
 class MemoryWatch:

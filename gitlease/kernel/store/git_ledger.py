@@ -45,7 +45,7 @@ from gitlease.kernel.rules.errors import (
     UsageError,
     hint,
 )
-from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.instant import Instant
 from gitlease.kernel.rules.lease import Actor, History, Lease, Moment, Sighting, State
 from gitlease.kernel.rules.ledger import Damage, Fate, Ledger
@@ -79,70 +79,56 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class NewPlace:
-    """Another place of a ledger, for example after a move: what ``RefLedgerStore`` needs there.
+class StorePlace:
+    """A place of ledgers, and what ``RefLedgerStore`` needs there, with a state for each layer.
 
-    ``notices`` always hold there. ``follow`` replaces the store's own, if given.
+    ``name`` says to people where it is, without secrets. ``facts`` are what a grant there depends
+    on; without them none is refused. ``beside_work`` is the storage once more, where work lies
+    beside the ledgers. ``elsewhere`` has what this clone knows at other places. ``opened`` is
+    called once a ledger that was moved is known to be there. ``notices`` always hold there.
+    ``follow`` finds the place to which a ledger was moved from there, or raises Invalid; without it
+    the function of the place before goes on.
     """
 
     storage: Storage
     state: Callable[[str], StateFolder]
     name: str
-    facts: RemoteFacts
-    beside_work: SharedWithWork
-    elsewhere: OtherPlaces | None
-    opened: Callable[[], None] = lambda: None  # called once the ledger is known to be there
+    facts: RemoteFacts = field(default_factory=RemoteFacts)
+    beside_work: SharedWithWork | None = None
+    elsewhere: OtherPlaces | None = None
+    opened: Callable[[], None] = lambda: None
     notices: tuple[str, ...] = ()
-    follow: Callable[[str], NewPlace] | None = None
+    follow: Callable[[str], StorePlace] | None = None
 
 
 class RefLedgerStore:
-    """Ledgers of one place, with a state folder for each layer.
+    """Ledgers of one place, which may be moved to another.
 
-    ``place`` says to people where they are, without secrets. ``facts`` are what a grant there
-    depends on; without them none is refused. ``beside_work`` is the storage once more, where work
-    lies beside the ledgers. ``elsewhere`` has what this clone knows at other places.
-    ``follow`` finds the place to which a ledger was moved, or raises Invalid. ``learn_place`` is
-    asked before each contact, until it returns the place to use, which the remote has told only
-    then. It raises Invalid if even reads must not ask at this one.
+    ``learn_place`` is asked before each contact, until it returns the place to use, which the
+    remote has told only then. It raises Invalid if even reads must not ask at this one.
     """
 
     in_memory = False  # then no command can be started that would find it
+    _follow: Callable[[str], StorePlace] | None = None
 
     def __init__(
         self,
-        storage: Storage,
-        state: Callable[[str], StateFolder],
+        place: StorePlace,
         clock: Clock,
-        place: str,
         *,
-        warnings: tuple[str, ...] = (),
-        facts: RemoteFacts | None = None,
-        beside_work: SharedWithWork | None = None,
-        elsewhere: OtherPlaces | None = None,
-        follow: Callable[[str], NewPlace] | None = None,
-        learn_place: Callable[[], NewPlace | None] = lambda: None,
+        learn_place: Callable[[], StorePlace | None] = lambda: None,
     ) -> None:
-        self.storage, self.clock, self.place = storage, clock, place
-        self.state = cache(state)
-        self._beside_work = beside_work
-        self._elsewhere = elsewhere or OtherPlaces()
-        self._follow = follow
+        self.clock = clock
+        self._go_to(place)
         self._learn_place = learn_place
         self.opener: Actor | None = None
         """Who goes on with a ledger at its new place, if nobody has yet."""
         self.reopens = False
         """Whether that is wanted where it may have been there before: it waits then."""
         self._confirmed = set[str]()  # layers in which another ledger than the former may be used
-        self._admit_by(facts or RemoteFacts())
         self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self._past, self._seen = _Past(), dict[str, str]()  # versions, by layer
-        self._standing, self._told = warnings, dict[str, Instant]()
-
-    def _admit_by(self, facts: RemoteFacts) -> None:
-        self._admission = Admission(facts, proxy(self))
-        self.accept, self.doubt = self._admission.accept, self._admission.doubt
-        self.lost = self._admission.lost
+        self._told = dict[str, Instant]()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -193,7 +179,7 @@ class RefLedgerStore:
         raise Invalid(f"the ledger at {self.place} was moved again and again")
 
     def _at_new_place(
-        self, last: Snapshot, ledger: Ledger, follow: Callable[[str], NewPlace]
+        self, last: Snapshot, ledger: Ledger, follow: Callable[[str], StorePlace]
     ) -> Snapshot:
         """Use a ledger where it was moved to from now on, and open it there if nobody has yet.
 
@@ -212,11 +198,13 @@ class RefLedgerStore:
         self._elsewhere.carry(layer)
         return head
 
-    def _go_to(self, new: NewPlace) -> None:
+    def _go_to(self, new: StorePlace) -> None:
         """Ask and tell of another place only: nothing is decided at the former one any more."""
         self.storage, self.place, self.state = new.storage, new.name, cache(new.state)
         self._beside_work, self._elsewhere = new.beside_work, new.elsewhere or OtherPlaces()
-        self._admit_by(new.facts)
+        self._admission = Admission(new.facts, proxy(self))
+        self.accept, self.doubt = self._admission.accept, self._admission.doubt
+        self.lost = self._admission.lost
         self._standing = new.notices  # the others were said of the former place
         self._follow = new.follow or self._follow
 

@@ -9,7 +9,7 @@ from gitlease.kernel.git.objects import SHA1
 from gitlease.kernel.ledger.ports import Cause, Change, Clock, Swapped
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.ledger import Fate, Header
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 from gitlease.kernel.store.object_store import NewObjects
 from gitlease.kernel.store.state import StateFolder
 from gitlease.kernel.store.storage import Move, Storage
@@ -75,6 +75,8 @@ class MemoryStorage(Storage):
 
 def memory_store(storage: MemoryStorage, folder: str, clock: Clock) -> RefLedgerStore:
     """Ledgers in memory as one clone knows them, with a folder for its state."""
-    store = RefLedgerStore(storage, lambda x: StateFolder(f"{folder}/{x}"), clock, "memory")
+    store = RefLedgerStore(
+        StorePlace(storage, lambda x: StateFolder(f"{folder}/{x}"), "memory"), clock
+    )
     store.in_memory = True
     return store

@@ -10,7 +10,7 @@ from support.session import LeaseService, MemoryWorld, ledger_session
 from gitlease.kernel.ledger.deleted import restore
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.kernel.store.admission import RemoteFacts
-from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.kernel.store.git_ledger import RefLedgerStore, StorePlace
 
 pytestmark = pytest.mark.default
 
@@ -26,9 +26,8 @@ def test_what_a_clone_has_seen_outlasts_a_restoration_between_two_looks() -> Non
     clone = MemoryClone()
 
     def kim() -> LeaseService:
-        store = RefLedgerStore(
-            refs, clone.state, world.clock, "origin", facts=RemoteFacts(recorded=lambda: recorded)
-        )
+        facts = RemoteFacts(recorded=lambda: recorded)
+        store = RefLedgerStore(StorePlace(refs, clone.state, "origin", facts), world.clock)
         return LeaseService(ledger_session(store, clock=world.clock, actor=KIM))
 
     kim().claim([F002])
