@@ -17,13 +17,13 @@ from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import Chore, in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import Caller, Decisions, LedgerSession, Terms
-from gitlease.kernel.ledger.ports import Clock, Inbox, TaskList
+from gitlease.kernel.ledger.ports import Clock, Inbox, Snapshot, TaskList
 from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.transaction import PATIENCE
 from gitlease.kernel.rules.edge import People, Progress, Task
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.instant import MS, moment_of
+from gitlease.kernel.rules.instant import MS, Instant, moment_of
 from gitlease.kernel.rules.lease import Actor, Lease
 from gitlease.kernel.rules.moves.operations import Operation
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, Resource
@@ -106,6 +106,7 @@ class Workspace:
                 run_tokens=self.identity.run_tokens,
                 no_holder=self.identity.no_holder,
                 live_runs=self._live_runs,
+                inbox=place.inbox(actor),
             ),
             clock=self.clock,
             layer=self.layer,
@@ -120,10 +121,8 @@ class Workspace:
                 ttl_source=settings.found["lease.ttl"].source,
                 patience=self.patience,
             ),
-            chores=in_order(_DeadRuns(self)),
-            inbox=place.inbox(actor),
+            chores=in_order(_LearntMain(self), _DeadRuns(self)),
             landed=Landing(self, watched),
-            learn=self.learn_main,
         )
 
     def _live_runs(self) -> frozenset[str]:
@@ -336,6 +335,7 @@ def open_workspace(
 MERGED, NEVER = "merged", "never"
 FETCH = 10.0  # seconds for a main branch that has moved on
 FETCH_EVERY = 60  # seconds between two tries
+LEARN_EVERY = 60_000  # milliseconds
 
 
 def end_landed(workspace: Workspace) -> tuple[str, ...]:
@@ -451,14 +451,34 @@ class Landing:
         return bool(self._newer)
 
 
-class _DeadRuns(Chore):
-    """Ends what dead runs of this clone hold; ``runs`` is loaded once there is a record of one."""
+class _CloneChore(Chore):
+    """A chore that only a clone has."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
+
+class _LearntMain(_CloneChore):
+    """Learns what this clone lacks of the main branch: once a minute, if a process lives long."""
+
+    _at: Instant | None = None  # when it last learned
+
+    def learn(self, session: LedgerSession) -> None:
+        now = session.clock.now()
+        if self._at is None or self._at.elapsed_at_most(now) >= LEARN_EVERY:
+            self._at = now
+            self._workspace.learn_main()
+
+    def read(self, session: LedgerSession, head: Snapshot) -> tuple[str, ...]:
+        self.learn(session)
+        return ()
+
+
+class _DeadRuns(_CloneChore):
+    """Ends what dead runs of this clone hold; ``runs`` is loaded once there is a record of one."""
+
     def before(self, session: LedgerSession) -> tuple[str, ...]:
-        runs = self._recorded()
+        runs = _recorded_runs(self._workspace.place.private, self._workspace.clock)
         if runs is None:
             return ()
         from gitlease.runs.dead_runs import end_dead_runs
@@ -466,15 +486,12 @@ class _DeadRuns(Chore):
         return end_dead_runs(session, runs, lambda: self._workspace.everywhere()[1:])
 
     def rehearsed(self, session: LedgerSession) -> Sequence[Operation]:
-        runs = self._recorded()
+        runs = _recorded_runs(self._workspace.place.private, self._workspace.clock)
         if runs is None:
             return ()
         from gitlease.runs.dead_runs import dead_runs_of
 
         return [end for _, ends in dead_runs_of(session, runs) for end in ends]
-
-    def _recorded(self) -> RunsFolder | None:
-        return _recorded_runs(self._workspace.place.private, self._workspace.clock)
 
 
 def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:

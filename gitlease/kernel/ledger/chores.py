@@ -48,6 +48,10 @@ class Chore(Protocol):
     A chore that has nothing to do at one of these moments leaves that method as it is here.
     """
 
+    def learn(self, session: LedgerSession) -> None:
+        """Learn what this clone lacks before anything is planned or waited for; never fails."""
+        return
+
     def before(self, session: LedgerSession) -> tuple[str, ...]:
         """Do what must be done before a step is planned, once for each step; return messages."""
         return ()
@@ -65,17 +69,18 @@ class Chore(Protocol):
         return ()
 
 
-def in_order(dead_runs: Chore | None = None) -> tuple[Chore, ...]:
-    """The chores of a session. Each of the three moments calls them in this order.
+def in_order(main_branch: Chore | None = None, dead_runs: Chore | None = None) -> tuple[Chore, ...]:
+    """The chores of a session. Each of the moments calls them in this order.
 
-    1. What became of open changes: it asks the ledger only if there are some, and what still may
+    1. The default branch, of which a clone learns what it lacks: all others may ask about tasks.
+    2. What became of open changes: it asks the ledger only if there are some, and what still may
        land after that decides which edits are finished.
-    2. Edits of killed commands, before anything is planned on these files.
-    3. Dead runs, which only a clone has: a claim of theirs that may still land is open, and the
+    3. Edits of killed commands, before anything is planned on these files.
+    4. Dead runs, which only a clone has: a claim of theirs that may still land is open, and the
        leases that they lose are free to the step that follows.
     """
-    usual = OpenChanges(), InterruptedEdits()
-    return usual if dead_runs is None else (*usual, dead_runs)
+    chores = main_branch, OpenChanges(), InterruptedEdits(), dead_runs
+    return tuple(chore for chore in chores if chore is not None)
 
 
 # --- changes of unknown outcome -------------------------------------------------------------------

@@ -130,7 +130,7 @@ def wait(
     options = ClaimOptions(scope=scope, any_name=True, commit=False, default_fits=True)
     plan = ClaimPlan(session, lambda: session.edges.plan_claim(wanted, options), wanted, options)
     limit = LONGEST if seconds is None else seconds
-    session.learn_main()
+    session.learn()
     waiter = Waiter(plan, seconds=limit, on_wait=on_wait, claims=False)
     for attempt in waiter.attempts():
         with attempt:

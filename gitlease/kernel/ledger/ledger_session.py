@@ -34,7 +34,7 @@ from gitlease.kernel.ledger.transaction import PATIENCE, CarryOut, Step, Transac
 from gitlease.kernel.rules.edge import Assignee, People, Task, printable
 from gitlease.kernel.rules.errors import GitleaseError, HeadGone, Invalid, NotFound, PolicyRefused
 from gitlease.kernel.rules.frozen import dataclass, field, replace
-from gitlease.kernel.rules.instant import MS, Instant
+from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import (
     Actor,
     Lease,
@@ -173,7 +173,6 @@ class Decisions:
         return self._events.get(key, ())
 
 
-LEARN_EVERY = 60_000  # milliseconds
 T = TypeVar("T")
 
 
@@ -192,17 +191,18 @@ class LedgerView:
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Who works in a session, and below which run.
+    """Who works in a session, below which run, and where messages to them are left.
 
     ``run_tokens`` are those of the run that this process works below, in its session. ``no_holder``
     refuses every change. ``live_runs`` gives the ids of the leases that live runs of this clone
-    have.
+    have. A gateway has no ``inbox``.
     """
 
     actor: Actor
     run_tokens: frozenset[int] = frozenset()
     no_holder: GitleaseError | None = None
     live_runs: Callable[[], frozenset[str]] = frozenset
+    inbox: Inbox | None = None
 
     @property
     def is_below_run(self) -> bool:
@@ -250,25 +250,19 @@ class LedgerSession:
         edges: Edges,
         terms: Terms,
         chores: Sequence[Chore],
-        inbox: Inbox | None = None,
         landed: LandedWork | None = None,
-        learn: Callable[[], object] = lambda: None,
     ) -> None:
-        """``inbox`` is the person's; a gateway has none. ``learn`` has the clone learn what it
-        lacks of the default branch, and never fails.
-        """
         self.store, self.clock, self.layer = store, clock, layer
         self.caller, self.actor = caller, caller.actor
         self.edges, self.terms = edges, terms
         self.decisions = edges.decisions
-        self.landed, self._learn = landed, learn
+        self.landed = landed
         self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
-        self._learned: Instant | None = None  # when it last learned of the default branch
         self._chores = tuple(chores)
         self._is_settled = False  # whether the chores before the next step are done
         self.messages = Messages()
-        self.mailbox = Mailbox(self, inbox)
+        self.mailbox = Mailbox(self, caller.inbox)
 
     @cached_property
     def transaction(self) -> Transaction:
@@ -296,7 +290,10 @@ class LedgerSession:
 
         ``cached`` uses this clone's copy, with a message that gives its age.
         """
-        return _read_with_retry(lambda: self._read(ask, cached=cached))
+        try:
+            return self._read(ask, cached=cached)
+        except HeadGone:  # the remote moved on during the repair of a damaged copy
+            return self._read(ask, cached=cached)
 
     def look(self, *, cached: bool = False) -> LedgerView:
         """The whole ledger at one moment."""
@@ -367,7 +364,6 @@ class LedgerSession:
             # Asked for with the ledger's ref in one connection.
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
-            self.learn_main()
             for chore in self._chores:
                 done += chore.read(self, head)
             if self.is_landing_to_judge():
@@ -441,7 +437,7 @@ class LedgerSession:
 
         Done once for each step.
         """
-        self.learn_main()
+        self.learn()
         if not self._is_settled and not self.is_dry:
             self._watch_main_branch()
             for chore in self._chores:
@@ -454,15 +450,10 @@ class LedgerSession:
             return False
         return self.landed.is_to_judge()
 
-    def learn_main(self) -> None:
-        """Learn what this clone lacks of the default branch, for a command that asks the remote.
-
-        Once a minute at most: a process may live long.
-        """
-        now = self.clock.now()
-        if self._learned is None or self._learned.elapsed_at_most(now) >= LEARN_EVERY:
-            self._learned = now
-            self._learn()
+    def learn(self) -> None:
+        """Learn what this clone lacks, for a command that asks the remote."""
+        for chore in self._chores:
+            chore.learn(self)
 
     def _watch_main_branch(self) -> None:
         if self.landed is not None:

@@ -157,7 +157,7 @@ class Transaction:
             mark, others = Barrier(id=fresh_id(), actor=self.actor), ()
             if not alone and grants(step.applied):
                 others = self._claims_along(head, batch, mark)
-            if others or waiting.has_asked:
+            if others or waiting.along is not None:
                 step = self.decided(head, (*batch, *others, mark), together=together)
             return {self._layer: step}
 
@@ -554,12 +554,8 @@ class _Waiting:
         # Half a step at most, so that whoever has the turn can take them along.
         self._may = len(self._claims) == len(operations) <= MAX_STEP // 2
         self._since: Instant | None = None
-        self._along: Asking | None = None
-
-    @property
-    def has_asked(self) -> bool:
-        """Return whether another process may carry them out."""
-        return self._along is not None
+        self.along: Asking | None = None
+        """Where it was asked that another process carry them out."""
 
     def ask(self) -> None:
         """Ask for them, once."""
@@ -568,13 +564,13 @@ class _Waiting:
         self._since, head = self._clock.now(), self._store.known(self._layer)
         if head is not None and head.along is not None:
             note_sent(self._what)
-            self._along = head.along
+            self.along = head.along
             wish = Wish(claims=tuple(self._claims), since=self._since)
-            self._along.ask(self._claims[0].id, JSON.dump(wish))
+            self.along.ask(self._claims[0].id, JSON.dump(wish))
 
     def check(self, head: Snapshot) -> None:
         """Raise _Done once they are made; LeaseLost if what was granted has ended since."""
-        if self._since is None or not self.has_asked or head.ledger is None:
+        if self._since is None or self.along is None or head.ledger is None:
             return
         outcomes = [_granted(head.ledger, x) for x in self._claims]
         if not any(outcomes) and not any(head.ledger.header.entry(x.id) for x in self._claims):
@@ -592,10 +588,10 @@ class _Waiting:
     def __exit__(
         self, kind: type[BaseException] | None, why: BaseException | None, _: object
     ) -> None:
-        if self._along is None:
+        if self.along is None:
             return
         # Nobody may make them any more from here on.
-        self._along.ask(self._claims[0].id, None)
+        self.along.ask(self._claims[0].id, None)
         if isinstance(why, GitleaseError) and (head := self._store.known(self._layer)):
             self.check(head)  # whoever had the turn may have made them since
         # Another process may have pushed them before this one failed (S6).
