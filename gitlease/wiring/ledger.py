@@ -37,7 +37,23 @@ from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.ledger import Header
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, LOCAL_LAYER, parse
-from gitlease.kernel.settings.places import (
+from gitlease.kernel.settings.schema import (
+    FILE,
+    KEYS,
+    LEDGER,
+    PREFIX,
+    Found,
+    Location,
+    Settings,
+    branch_id,
+    former_id,
+    load_settings,
+    recorded_id,
+    remotes_of_work,
+    resolve_remote,
+)
+from gitlease.kernel.store.state import KNOWN_FILE, StateFolder
+from gitlease.wiring.places import (
     LAYER,
     PLACE,
     REMOTE,
@@ -57,22 +73,6 @@ from gitlease.kernel.settings.places import (
     read_used,
     values_of,
 )
-from gitlease.kernel.settings.schema import (
-    FILE,
-    KEYS,
-    LEDGER,
-    PREFIX,
-    Found,
-    Location,
-    Settings,
-    branch_id,
-    former_id,
-    load_settings,
-    recorded_id,
-    remotes_of_work,
-    resolve_remote,
-)
-from gitlease.kernel.store.state import KNOWN_FILE, StateFolder
 
 if TYPE_CHECKING:
     from gitlease.guard.service import GuardService

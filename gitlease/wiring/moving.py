@@ -9,9 +9,9 @@ from gitlease.kernel.ledger import acts
 from gitlease.kernel.ledger.answers import Reading
 from gitlease.kernel.rules.errors import Invalid, UsageError
 from gitlease.kernel.rules.instant import MS
-from gitlease.kernel.settings.places import LAYER, place_word, values_of
 from gitlease.kernel.settings.schema import FILE
 from gitlease.kernel.store.git_ledger import RefLedgerStore
+from gitlease.wiring.places import LAYER, place_word, values_of
 from gitlease.wiring.workspace import Workspace
 
 

@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, partial
+from typing import Any
 
-from gitlease.kernel.git.files import Notes, Unreadable, notes_of
+from gitlease.kernel.git.files import Notes, Unreadable, notes_of, read_small
 from gitlease.kernel.git.objects import (
     BLOB,
     COMMIT,
@@ -44,6 +45,7 @@ from gitlease.kernel.git.repository import (
     as_entry,
     ask,
     ask_remote,
+    default_branches,
     detail_of,
     is_id,
     is_on,
@@ -452,6 +454,33 @@ def _store_for(repository: Repository) -> str:
         if not os.path.isdir(packs):  # another process was not quicker either
             raise
     return store
+
+
+def traces_of_main(repository: Repository, remotes: Sequence[str]) -> list[Any]:
+    """What changes whenever the default branch of one of these remotes may have moved."""
+    common, usual = repository.common_dir, repository.config.get("init.defaultBranch")
+    refs = default_branches(repository, remotes)
+    refs += [f"refs/remotes/{name}/{usual}" for name in remotes if usual not in (None, *USUAL)]
+    texts = [_text(common, ref) for ref in refs]
+    named = [x.removeprefix("ref: ") for x in texts if x.startswith("ref: refs/remotes/")]
+    texts += [_text(common, ref) for ref in named if ".." not in ref]
+    # A branch that is updated is moved into its folder, whose time changes with it.
+    files = ["packed-refs", "reftable/tables.list", *(f"refs/remotes/{x}" for x in remotes)]
+    notes = notes_of(common)
+    tips = [[x := remote_key(repository, name), notes.get(TIPS, x)] for name in remotes]
+    return [tips, texts, [_stamp(os.path.join(common, x)) for x in files]]
+
+
+def _text(folder: str, name: str) -> str:
+    return (read_small(os.path.join(folder, name), 1_024) or b"").decode("latin-1").strip()
+
+
+def _stamp(path: str) -> list[int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_ino, status.st_mtime_ns, status.st_size]
 
 
 def missing_of(repository: Repository, ids: Sequence[str]) -> list[str]:

@@ -15,21 +15,18 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from gitlease.kernel.git.files import MAIN_FILE, load_json, notes_of, read_small, store_json
+from gitlease.kernel.git.files import MAIN_FILE, load_json, store_json
 from gitlease.kernel.git.mainline import (
     NOT_SET_UP,
-    TIPS,
     MainFile,
     Presence,
     read_file_at,
     read_main_file,
+    traces_of_main,
 )
 from gitlease.kernel.git.objects import Absent
 from gitlease.kernel.git.repository import (
-    USUAL,
     Repository,
-    default_branches,
-    remote_key,
 )
 from gitlease.kernel.rules.errors import GitleaseError, shown
 from gitlease.kernel.rules.frozen import dataclass, field, replace
@@ -287,7 +284,7 @@ def main_place(
     if not remotes:
         return MainPlace(Presence.ABSENT, {})
     path, name = os.path.join(folder, MAIN_FILE), f"the default branch of {remotes[0]}"
-    mark = _mark(repository, remotes)
+    mark = [FORMAT, *traces_of_main(repository, remotes)]
     kept = load_json(path, MAX_BYTES)
     if isinstance(kept, dict) and kept.get("mark") == mark:
         with contextlib.suppress(LookupError, TypeError, ValueError):
@@ -329,33 +326,6 @@ def _parsed(file: MainFile, name: str) -> MainPlace:
         {x: replace(y, source=f"{y.source} on {name}") for x, y in rows.items()},
         name,
     )
-
-
-def _mark(repository: Repository, remotes: Sequence[str]) -> list[Any]:
-    """What changes whenever the default branch of one of these remotes may have moved."""
-    common, usual = repository.common_dir, repository.config.get("init.defaultBranch")
-    refs = default_branches(repository, remotes)
-    refs += [f"refs/remotes/{name}/{usual}" for name in remotes if usual not in (None, *USUAL)]
-    texts = [_text(common, ref) for ref in refs]
-    named = [x.removeprefix("ref: ") for x in texts if x.startswith("ref: refs/remotes/")]
-    texts += [_text(common, ref) for ref in named if ".." not in ref]
-    # A branch that is updated is moved into its folder, whose time changes with it.
-    files = ["packed-refs", "reftable/tables.list", *(f"refs/remotes/{x}" for x in remotes)]
-    notes = notes_of(common)
-    tips = [[x := remote_key(repository, name), notes.get(TIPS, x)] for name in remotes]
-    return [FORMAT, tips, texts, [_stamp(os.path.join(common, x)) for x in files]]
-
-
-def _text(folder: str, name: str) -> str:
-    return (read_small(os.path.join(folder, name), 1_024) or b"").decode("latin-1").strip()
-
-
-def _stamp(path: str) -> list[int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return [status.st_ino, status.st_mtime_ns, status.st_size]
 
 
 # --- a place as a ledger names it -------------------------------------------------------------
