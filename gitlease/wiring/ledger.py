@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 from gitlease.guard.notes import NotedInbox, head_moved, origin_of
 from gitlease.kernel.git.files import Unreadable
 from gitlease.kernel.git.mainline import (
+    Mailmap,
     MainBranch,
     known_main,
     learn_main,
-    mailmap_of,
 )
+from gitlease.kernel.git.objects import ID_BYTES
 from gitlease.kernel.git.repository import Repository, Ways, main_branch, without_secrets
 from gitlease.kernel.git.run import GitResult
 from gitlease.kernel.ledger.ports import Clock
@@ -327,7 +328,7 @@ class LedgerPlace:
 
     def mailmap(self) -> Mapping[str, str]:
         """The mailmap of the remote's default branch; it is read when it is first asked for."""
-        return mailmap_of(self.repository, lambda: remotes_of_work(self.location, self.repository))
+        return Mailmap(self.repository, lambda: remotes_of_work(self.location, self.repository))
 
     def headless_remote(self) -> str | None:
         """The remote whose branches are known here, while its default branch is not."""
@@ -538,7 +539,7 @@ class LedgerPlace:
                 settings = ((f"url.{ways.reads}.insteadOf", own), *remote.settings)
                 remote = replace(remote, url=own, effective=ways.reads, settings=settings)
         # A local ledger is kept under SHA-1, whatever the clone uses.
-        sizes = {"id_bytes": self.repository.id_bytes} if url else {}
+        sizes = {"id_bytes": ID_BYTES[self.repository.object_format]} if url else {}
         store = PrivateStore(objects or self.objects, brief=self.brief, **sizes)
 
         def state(layer: str) -> str:

@@ -28,6 +28,7 @@ from gitlease.kernel.git.objects import (
     EXECUTABLE,
     FILE,
     FOLDER,
+    ID_BYTES,
     GitObjects,
     TooLarge,
     fetched_store,
@@ -444,7 +445,7 @@ def _store_for(repository: Repository) -> str:
     from gitlease.kernel.git.bare import make_aside  # hooks load this module, and make nothing
 
     own = os.path.join(repository.common_dir, "objects")
-    aside = make_aside(store, _CONFIG, repository.id_bytes)
+    aside = make_aside(store, _CONFIG, ID_BYTES[repository.object_format])
     try:
         with open(os.path.join(aside, "objects", "info", "alternates"), "wb") as file:
             file.write(os.fsencode(f"{as_entry(own)}\n"))
@@ -514,20 +515,20 @@ def read_mailmap(data: bytes) -> dict[str, str]:
     return {person_key(match[2]): person_key(match[1]) for match in found}
 
 
-def mailmap_of(repository: Repository, names: Callable[[], Sequence[str]]) -> Mapping[str, str]:
-    """The mailmap of the default branch of the first of these remotes that has one."""
-    return Mailmap(lambda: read_main_file(repository, names(), MAILMAP, limit=MAX_MAILMAP).data)
-
-
 class Mailmap(Mapping[str, str]):
-    """The usual address of each other one, read when it is first asked for."""
+    """The usual address of each other one, read when it is first asked for.
 
-    def __init__(self, load: Callable[[], bytes]) -> None:
-        self._load = load
+    It is that of the default branch of the first of some remotes, ``names``, that has one.
+    """
+
+    def __init__(self, repository: Repository, names: Callable[[], Sequence[str]]) -> None:
+        self._repository, self._names = repository, names
 
     @cached_property
     def _pairs(self) -> dict[str, str]:
-        return read_mailmap(self._load())
+        names = self._names()
+        main = read_main_file(self._repository, names, MAILMAP, limit=MAX_MAILMAP)
+        return read_mailmap(main.data)
 
     def __getitem__(self, address: str) -> str:
         return self._pairs[address]

@@ -22,6 +22,7 @@ from gitlease.kernel.rules.errors import Invalid
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
 SHA1, SHA256 = 20, 32  # bytes of an object's id
+ID_BYTES = {"sha1": SHA1, "sha256": SHA256}
 FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's entries
 ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 DROPPED = 1024 * 1024  # bytes that are sooner read to nobody's use than another process is started

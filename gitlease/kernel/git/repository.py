@@ -170,11 +170,6 @@ class Repository:
         """The commits that a merge which is under way brings; git's file is read to a limit."""
         return words_in(os.path.join(self.git_dir, "MERGE_HEAD"), limit)
 
-    @property
-    def id_bytes(self) -> int:
-        """The bytes of an object's id."""
-        return {"sha1": 20, "sha256": 32}[self.object_format]
-
     def remote_names(self) -> tuple[str, ...]:
         """The remotes that have a URL, in the order of git's configuration."""
         names = dict.fromkeys(
