@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 PAGE = ".md"
+TO_PAGE = re.compile(r"\[([^\]]+)\]\((?:\.\./\w+/)?([\w-]+)\.md\)")  # a link between pages
 ON_OWN = ("release", "renew", "extend", "done")
 VERBS = "verbs"  # the topic that lists them all
 SHELLS = ("bash", "zsh", "fish")
@@ -225,7 +226,8 @@ def _text(root: click.Context, word: str | None) -> str:
     if word in pages():
         text = pages()[word].read_text(encoding="utf-8")
         # Marks of what is generated in the page.
-        return re.sub(r"<!-- .*? -->\n", "", text)
+        text = re.sub(r"<!-- .*? -->\n", "", text)
+        return TO_PAGE.sub(r"\1 (`gitlease help \2`)", text)
     verb = verbs.get_command(root, word)
     if verb is None:
         near = suggestions(word, [*verbs.list_commands(root), VERBS, *pages()])

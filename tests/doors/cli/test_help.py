@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from support.manpage import FILE, page
 from support.recording import how_to_record
 
 from gitlease.cli.app import DAILY, GROUPS, MODULES, Verb, application
+from gitlease.cli.setup.help import pages
 from gitlease.verbs.table import CODES, TABLE
 
 VERBS = list(MODULES)
@@ -54,6 +56,15 @@ def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
     assert set(verb.page.exits) <= known
     assert [*verb.page.exits] == sorted({*verb.page.exits})
     assert (ran.err, ada.opened) == ("", [])
+
+
+@pytest.mark.parametrize("topic", [*pages()])
+def test_a_link_to_another_page_is_the_command_that_prints_it(topic: str) -> None:
+    ada, _ = make_desks()
+    printed = ada.ok("help", topic).out
+    assert not re.search(r"\]\((?!https:)[^)]*\.md\)", printed)
+    for other in re.findall(r"\(`gitlease help ([\w-]+)`\)", printed):
+        assert other in pages()
 
 
 def test_help_shows_ten_verbs_and_help_verbs_all() -> None:
