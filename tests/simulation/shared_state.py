@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from support.memory import ComparedRecords
 
 from gitlease.kernel.ledger.ports import Change, Pending
-from gitlease.kernel.rules.frozen import JSON
+from gitlease.kernel.rules.frozen import JSON, replace
 from gitlease.kernel.rules.instant import MS, Instant
 from gitlease.kernel.rules.lease import Lease, LeaseKey, State, person_key
 from gitlease.kernel.rules.ledger import Damage, Header, Note, Notice, Ticket
 from gitlease.kernel.rules.loss import Hold
 from gitlease.kernel.rules.moves.operations import Grant, RunOut, Unbind
+from gitlease.kernel.rules.pace import RemotePace
 from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.store.state import Known, StateFolder
 
@@ -220,7 +221,8 @@ class Disk(StateFolder):
         return self.images[-1].known
 
     def save(self, known: Known) -> None:
-        self._write(known=known.joined(self.load()))
+        # Without the pace, which would tell apart states that are otherwise the same.
+        self._write(known=replace(known.joined(self.load()), pace=RemotePace()))
 
     def forget(self) -> None:
         self._write(known=None)

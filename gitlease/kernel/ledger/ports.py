@@ -14,6 +14,7 @@ from gitlease.kernel.rules.instant import Instant
 from gitlease.kernel.rules.lease import DEFAULT_POLICY, Actor, Lease, Moment, Policy, Sighting
 from gitlease.kernel.rules.lease_view import LeaseView, view_lease
 from gitlease.kernel.rules.ledger import Fate, Ledger
+from gitlease.kernel.rules.pace import RemotePace
 from gitlease.kernel.rules.resources import Resource
 from gitlease.kernel.rules.work import WorkPush
 
@@ -97,7 +98,8 @@ class Snapshot:
     ledger. ``token_seen`` is the highest fencing token of this ledger that was ever seen, at
     whatever place; 0 if nobody asked for it. ``former`` has what a restored ledger may lack of this
     clone's. ``lost``: there was a ledger in this place, or perhaps there was, whose newest leases
-    nobody here knows; ``token_seen`` is of that one then.
+    nobody here knows; ``token_seen`` is of that one then. ``pace`` is what this clone has measured
+    of the remote.
     """
 
     layer: str
@@ -110,6 +112,7 @@ class Snapshot:
     token_seen: int = 0
     former: Former | None = None
     lost: bool = False
+    pace: RemotePace = RemotePace()
 
     @property
     def policy(self) -> Policy:

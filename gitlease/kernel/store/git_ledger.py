@@ -52,6 +52,7 @@ from gitlease.kernel.rules.ledger import Damage, Fate, Ledger
 from gitlease.kernel.rules.moves.moving import MOVED
 from gitlease.kernel.rules.moves.operations import Event, OpenMoved, Operation, Restore
 from gitlease.kernel.rules.moves.transitions import decide
+from gitlease.kernel.rules.pace import RemotePace
 from gitlease.kernel.rules.resources import GLOBAL_LAYER, parse_resource
 from gitlease.kernel.rules.work import WorkPush
 from gitlease.kernel.store.admission import (
@@ -310,11 +311,12 @@ class RefLedgerStore:
                 f"what this clone knew of the ledger at {self.place} is damaged or gone: it trusts "
                 "what is there now, and counts others' expired leases as seen from now on"
             )
-        version = there or None
+        version, took = there or None, 0
         if before is None or before.version != there or self.known(layer) is None:
-            known = before or self._former(layer)
+            known, began = before or self._former(layer), self.clock.now()
             version = self.storage.fetch(layer, known.version if known else "")
-        return self.learn(layer, version, before=before)
+            took = began.elapsed_at_least(self.clock.now())
+        return self.learn(layer, version, before=before, took=took)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         return self._with_repairs(lambda: self.storage.peek(layers))
@@ -512,6 +514,7 @@ class RefLedgerStore:
             for layer, change in prepared.changes.items()
         ]
         note_sent("a change of the ledger")
+        began = self.clock.now()
         try:
             if work is None:
                 pushed = self.storage.swap(moves, on_start=on_start)
@@ -523,9 +526,14 @@ class RefLedgerStore:
             self.forget_pending(prepared)  # nothing was sent that could land
             raise
         if pushed.fate is Fate.APPLIED:
+            # Work may be much, so what it takes says nothing of a step.
+            took = began.elapsed_at_least(self.clock.now()) if work is None else 0
             heads = {
                 layer: self.adopt(
-                    change, prepared.versions[layer], append_only=layer in prepared.appended
+                    change,
+                    prepared.versions[layer],
+                    append_only=layer in prepared.appended,
+                    took=took,
                 )
                 for layer, change in prepared.changes.items()
             }
@@ -606,10 +614,13 @@ class RefLedgerStore:
         except Invalid as error:
             raise Invalid(f"{error.message}, at {self.place}", hints=error.hints) from None
 
-    def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
+    def learn(
+        self, layer: str, version: str | None, *, before: Known | None, took: int = 0
+    ) -> Snapshot:
         """Take a fetched head as the known one, if it is not behind what was known ``before``.
 
-        Raises Rollback and Invalid.
+        ``took`` is how many milliseconds the fetch took, 0 if there was none. Raises Rollback and
+        Invalid.
         """
         received = self.clock.now()
         former = None if before is not None else self._former(layer)
@@ -646,12 +657,41 @@ class RefLedgerStore:
             if before is not None and present.version != before.version:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
+        pace = self._pace_at(layer, before, ledger, received, read=took)
         known = replace(
             self._with_changes_sighted_now(layer, self._further(layer, before), ledger, version),
             received=received,
+            pace=pace,
         )
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
+
+    def _pace_at(
+        self,
+        layer: str,
+        before: Known | None,
+        ledger: Ledger,
+        now: Instant,
+        *,
+        own: int = 0,
+        push: int = 0,
+        read: int = 0,
+    ) -> RemotePace:
+        """The pace with what others have changed since what was known ``before``.
+
+        Each step has a revision, a renewal that was replaced since included. ``own`` is how many
+        steps are known to be this clone's; if there are more, what it has sent is looked up.
+        """
+        header = ledger.header
+        if before is None or before.ledger_id != header.ledger_id:
+            return RemotePace().after(push=push, read=read)
+        others = header.revision - before.revision - own
+        if others > 0:
+            sent = {x for each in self.state(layer).pending(living=True) for x in each.operations}
+            new = [x for x in header.ring if x.revision > before.revision]
+            others += own - len({x.revision for x in new if x.operation in sent})
+        elapsed = before.received.elapsed_at_least(now)
+        return before.pace.after(others=others, elapsed=elapsed, push=push, read=read)
 
     def _further(self, layer: str, before: Known | None) -> Known | None:
         """What was known ``before`` here or at the place used before this one, the later state.
@@ -674,6 +714,7 @@ class RefLedgerStore:
         state.forget()
         known = self._with_changes_sighted_now(layer, None, ledger, version)
         known = replace(known, received=received, former=before.former or before.version)
+        known = replace(known, pace=before.pace)
         # A holder goes on counting from when it was granted.
         kept = {x: seen for x, seen in before.sighted.items() if x.startswith(FORMERLY)}
         kept |= {} if before.former else {FORMERLY + x: y for x, y in before.sighted.items()}
@@ -685,10 +726,13 @@ class RefLedgerStore:
         )
         return self._snapshot(layer, state.load() or known, ledger)
 
-    def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
+    def adopt(
+        self, change: Change, version: str, *, append_only: bool = False, took: int = 0
+    ) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.
 
-        Raises Rollback where it landed beside what another process of this clone has seen since.
+        ``took`` is how many milliseconds the push took, 0 if that is not known. Raises Rollback
+        where it landed beside what another process of this clone has seen since.
         """
         layer = change.base.layer
         try:
@@ -705,7 +749,8 @@ class RefLedgerStore:
             known = self._with_changes_sighted_now(layer, before, ledger, version)
         # Its records count from the instant of the decision, so that is when they were seen.
         known = _credited(replace(known, received=change.at), change, None)
-        known = replace(known, append_only=known.append_only or append_only)
+        pace = self._pace_at(layer, before, ledger, change.at, own=1, push=took)
+        known = replace(known, append_only=known.append_only or append_only, pace=pace)
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
 
@@ -867,7 +912,14 @@ class RefLedgerStore:
         along, self._seen[layer] = self.state(layer), known.version
         former = self._lost_past(layer, known) if known.former else None
         return Snapshot(
-            layer, known.version, ledger, known.received, seen=seen, along=along, former=former
+            layer,
+            known.version,
+            ledger,
+            known.received,
+            seen=seen,
+            along=along,
+            former=former,
+            pace=known.pace,
         )
 
     def _lost_past(self, layer: str, known: Known) -> Former:

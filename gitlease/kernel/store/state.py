@@ -39,9 +39,11 @@ from gitlease.kernel.rules.instant import Instant
 from gitlease.kernel.rules.lease import Sighting
 from gitlease.kernel.rules.lease_rows import ROW_SHAPE, LeaseRows
 from gitlease.kernel.rules.ledger import Damage
+from gitlease.kernel.rules.pace import LONGEST_SAMPLE, SAMPLES, RemotePace
 
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
+MAX_COUNT = 1e12  # of changes by others, or of seconds
 KNOWN_FILE, ASKING = "known.json", "asking"  # the latter is a kind of notes
 _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
 _busy: dict[str, threading.Thread] = {}  # who of this process is busy with a file of a journal
@@ -61,7 +63,7 @@ class Known:
     fencing token given there (0: an older gitlease did not note it).
 
     ``former`` is the version that this clone had seen of a ledger that was restored from an older
-    one, until it has put its own leases back.
+    one, until it has put its own leases back. ``pace`` is what it has measured of the remote.
     """
 
     ledger_id: str
@@ -77,6 +79,7 @@ class Known:
     renewed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     token: int = 0
     former: str = ""
+    pace: RemotePace = RemotePace()
 
     def sighting(self, file: str) -> Sighting:
         seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
@@ -88,7 +91,8 @@ class Known:
         """Join what two processes of this clone know: the head further on.
 
         Of two pasts it is the one seen first. It has what either renewed on the same decision;
-        where both saw this very head, the earlier sighting of each record.
+        where both saw this very head, the earlier sighting of each record. The pace is that of the
+        later contact.
         """
         if other is None or other.ledger_id != self.ledger_id:
             return self
@@ -96,6 +100,9 @@ class Known:
         new, old = (self, other) if further else (other, self)
         if new.decision == old.decision:
             new = replace(new, renewed={**old.renewed, **new.renewed})
+        later = self if self.received.wall_ms >= other.received.wall_ms else other
+        if new is not later:
+            new = replace(new, pace=later.pace)
         if new.version != old.version:
             return new
         return replace(
@@ -190,11 +197,15 @@ class StateFolder:
             self._texts = {file: self._texts[file] for file in known.sighted}
         sighted = ",".join(self._texts.values())
         pairs = {x: (at := getattr(known, x)) and [at.wall_ms, at.boot_ms] for x in _INSTANTS}
-        rest = {**JSON.dump(known, "sighted", *_INSTANTS), **pairs, "boot_id": known.base.boot_id}
+        rest = JSON.dump(known, "sighted", "pace", *_INSTANTS)
+        rest |= {**pairs, "boot_id": known.base.boot_id}
         if not known.token:
             del rest["token"]
         if not known.former:
             del rest["former"]
+        if known.pace != RemotePace():
+            pace = known.pace
+            rest["pace"] = [[*pace.pushes], [*pace.reads], pace.changes, pace.watched]
         return f'{json.dumps(rest)[:-1]},"sighted":{{{sighted}}}}}'.encode()
 
     def turn(
@@ -386,10 +397,21 @@ def _known(data: Mapping[str, Any]) -> Known:
 
     given = {name: instant(*data[name]) for name in _INSTANTS if data[name] is not None}
     sighted = {file: sighting(*seen) for file, seen in data["sighted"].items()}
-    known = JSON.load(Known, data, sighted=sighted, **given)
+    known = JSON.load(Known, data, sighted=sighted, pace=_pace(data.get("pace")), **given)
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", known.version):
         raise ValueError(known.version)
     return known
+
+
+def _pace(data: Any) -> RemotePace:
+    """Read a pace; an unknown one is only slower, so damage to it is no damage to what is known."""
+    with contextlib.suppress(*_UNREADABLE):
+        pushes, reads, changes, watched = data
+        is_sound = all(type(x) is int and 0 < x <= LONGEST_SAMPLE for x in [*pushes, *reads])
+        if is_sound and 0 <= changes < MAX_COUNT and 0 <= watched < MAX_COUNT:
+            last = slice(-SAMPLES, None)
+            return RemotePace(tuple(pushes[last]), tuple(reads[last]), changes, watched)
+    return RemotePace()
 
 
 def pending_of(prepared: Prepared, layer: str) -> Pending:

@@ -1,0 +1,70 @@
+"""The pace of a remote: how long it takes, and how often others change the ledger there.
+
+Each clone measures it for itself, since its proxy or VPN is its own; none of it goes into the
+ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gitlease.kernel.rules.frozen import dataclass, replace
+from gitlease.kernel.rules.instant import MS
+
+SAMPLES = 5  # of which the median counts
+LONGEST_SAMPLE = 30_000  # milliseconds: a machine that was suspended says nothing of the remote
+MEMORY = 600.0  # seconds after which a change counts for 1/e
+PRIOR = 10.0  # seconds: one change right after the first contact is not yet one a second
+
+
+@dataclass(frozen=True)
+class RemotePace:
+    """What a clone has measured.
+
+    ``pushes`` and ``reads`` are the milliseconds that the last few successful ones took.
+    ``changes`` counts steps by others, and ``watched`` the seconds in which they were seen; older
+    ones count for less in both.
+    """
+
+    pushes: tuple[int, ...] = ()
+    reads: tuple[int, ...] = ()
+    changes: float = 0.0
+    watched: float = 0.0
+
+    @property
+    def push(self) -> float:
+        """The seconds of an accepted push; 0 if unknown."""
+        return _median(self.pushes) / MS
+
+    @property
+    def read(self) -> float:
+        """The seconds of a read; 0 if unknown."""
+        return _median(self.reads) / MS
+
+    @property
+    def rate(self) -> float:
+        """How many times a second others change the ledger."""
+        return self.changes / (self.watched + PRIOR)
+
+    def after(
+        self, *, others: int = 0, elapsed: int = 0, push: int = 0, read: int = 0
+    ) -> RemotePace:
+        """The pace after a contact.
+
+        ``elapsed`` are the milliseconds since the last one, in which others made so many steps.
+        ``push`` and ``read`` are how long that took; 0 if it was not measured.
+        """
+        seconds = max(0, elapsed) / MS
+        kept = math.exp(-seconds / MEMORY)
+        return replace(
+            self,
+            pushes=(*self.pushes, min(LONGEST_SAMPLE, push))[-SAMPLES:] if push else self.pushes,
+            reads=(*self.reads, min(LONGEST_SAMPLE, read))[-SAMPLES:] if read else self.reads,
+            changes=self.changes * kept + max(0, others),
+            watched=self.watched * kept + seconds,
+        )
+
+
+def _median(samples: Sequence[int]) -> float:
+    return sorted(samples)[len(samples) // 2] if samples else 0
