@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import mean
 
 import pytest
 from simulation.stage import Actor, Stage
@@ -16,7 +17,6 @@ from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.session import LeaseService, ledger_session
 
 from gitlease.kernel.ledger import heads
-from gitlease.kernel.ledger import wait as waiting
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.rules import lease as domain
 from gitlease.kernel.rules.resources import Resource, parse_resource
@@ -132,13 +132,12 @@ def test_a_hundred_waiters_are_all_served_in_their_order() -> None:
     (line,) = shown
     assert sorted(line) == names, "everybody is shown"
     assert queue.names() == line, "and served in the order that was shown"
-    *gaps, last = queue.gaps()
-    assert max(gaps) < waiting.LOOK + 1, "the next one notices soon (L1)"
-    assert last < waiting.LOOK_LATER + 1, "and the last, behind whom nobody waits, soon enough"
+    assert max(queue.gaps()) < 3.0, "the next one notices soon (L1)"
+    assert mean(queue.gaps()) < 1.0
     assert queue.line() == [], "and nobody is left in the line"
     asked, ran = queue.asked, queue.stage.true
     assert asked["push"] < 3 * many + 10, "a ticket, a claim and a release each"
-    assert asked["fetch"] < asked["peek"]
+    assert asked["fetch"] < 3 * ran, "the first in line looks often, and each brings others news"
     waited = sum(at for _, at in queue.granted)
     assert asked["peek"] < waited / 20, "far back in the line one looks seldom"
     assert asked["peek"] < 2 * ran, "all together they do not look twice a second"

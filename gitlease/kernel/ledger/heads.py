@@ -42,9 +42,12 @@ class HeadWatcher:
             self.head = known
         return self.head
 
-    def look(self) -> Snapshot:
-        """The state of the remote now: one connection, and another if it has moved."""
-        if self.refresh() is None:
+    def look(self, *, brings: bool = False) -> Snapshot:
+        """The state of the remote now: one connection, and another if it has moved.
+
+        ``brings``: one connection in either case, which costs more where nothing has moved.
+        """
+        if brings or self.refresh() is None:
             return self.fetch()
         # Most looks find nothing new, and a listing of refs is the cheapest question.
         version = self._store.peek([self._layer]).get(self._layer, "")

@@ -2,13 +2,14 @@
 
 1. Whoever has to wait takes a ticket (``core.moves.tickets``). It is a courtesy: where it cannot be
    had, the wait goes on without, behind those who have one.
-2. Who waits alone looks soon, since what is waited for at all is often about to end, then after
-   twice the time, then every few seconds as long as the wait is young. The first in line looks
-   every few seconds as long as others stand behind it, who count on that; the further back, the
-   less often. A look asks for the version alone, and fetches only a new one. Between two looks this
-   clone's own state is watched, which costs no connection: news of another process of the clone
-   wakes at once. So does the end of a lease in another clone on this machine, if the system has a
-   shared folder for the user's runs.
+2. The first in line looks again a second after each look, or after as long as the look took, since
+   what is waited for at all is often about to end. Its pauses grow to a twelfth of the time for
+   which it has been first, but not beyond a few seconds while others behind it count on it. Its
+   look is a fetch, so it claims right after the look that finds a release. The others look less
+   often the further back they stand, and ask for the version alone. Between two looks this clone's
+   own state is watched, which costs no connection: news of another process of the clone wakes at
+   once. So does the end of a lease in another clone on this machine, if the system has a shared
+   folder for the user's runs.
 3. What is free is first left to those who have waited longer, for a window each.
 4. An assignment that no live lease goes with does not end by waiting: that is said at once.
 5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
@@ -171,8 +172,10 @@ class WaitQueue:
         return carry_out([op], together=True, what=what)
 
 
-LOOK = 7.0  # seconds between the looks of the first in line, at most
-LOOK_FIRST = 1.2  # of who waits alone: then each look doubles what has been waited
+PAUSE = 1.0  # seconds after a look of the first in line
+PART_OF_WAIT = 1 / 12  # of the time for which it has been first: its pauses grow to that
+LOOK = 7.0  # seconds between the looks of the second, and of the first before others, at most
+LOOK_FIRST = 1.2  # of who waits and claims nothing: then each look doubles what has been waited
 LOOK_ALONE = 9.5  # at most: ten looks in the first minute
 LOOK_LATER = 15.0  # after the first minute, with nobody behind
 LOOK_FAR = 3.5  # for each who stands before
@@ -212,6 +215,8 @@ class Waiter:
         )
         self._seconds, self._on_wait = seconds, on_wait
         self._began = self._looked = session.clock.now()
+        self._first_since = self._began  # since when nobody comes before it in line
+        self._took = 0.0  # seconds, by the last look that was a fetch
         self._is_fresh = False  # whether this clone's copy serves for the attempt
         self._held: LeaseHeld | None = None
         self._ahead = 0
@@ -234,8 +239,8 @@ class Waiter:
                     return
                 if self._held is not None:
                     self._on_wait(self._held)
-                news = self._stand_in_line()  # with which all that is known is fresh
-                if news:
+                if self._stand_in_line():
+                    self._looked = self._clock.now()  # the push compared what this clone knows
                     done = yield from self._try(due=False)
                 if not done:
                     done = yield from self._try(due=self._nap())
@@ -282,8 +287,7 @@ class Waiter:
         done = False
         try:
             if due:
-                self._looked = self._clock.now()
-                self._watcher.look()
+                self._look()
             refusal = self._refusal()
             if refusal is None or refusal.by_edge:
                 done = yield from self._attempt(looked=due)
@@ -300,6 +304,15 @@ class Waiter:
         if due:
             self._trouble, self._failures = None, 0
         return done
+
+    def _look(self) -> None:
+        """Ask the remote, by a fetch if this claim is first in line."""
+        began = self._looked = self._clock.now()
+        is_first = self._is_first()
+        self._watcher.look(brings=is_first)
+        if is_first:
+            self._took = self._seconds_since(began)
+            self._looked = self._clock.now()  # the pause begins with the answer
 
     def _refusal(self) -> LeaseHeld | None:
         """The refusal of a claim in this clone's copy; None if an attempt is worth it."""
@@ -409,6 +422,11 @@ class Waiter:
         # Those before come first: looking as often as they do would only cost the remote.
         if at.ahead and self._claims:
             look = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead))
+            self._first_since = self._clock.now()
+        elif self._claims and not self._ends_soon():
+            most = LOOK if at.behind else LOOK_LATER
+            first_for = self._seconds_since(self._first_since)
+            look = min(most, max(PAUSE, self._took, first_for * PART_OF_WAIT))
         elif at.behind:
             look = LOOK
         elif waited < MINUTE:
@@ -419,6 +437,10 @@ class Waiter:
             look = max(look, min(LOOK_TROUBLED, LOOK * 2.0 ** min(self._failures - 1, 9)))
         # Waiters that began together must not all ask at the same moment.
         return look * self._dice.uniform(0.7, 1.0)
+
+    def _is_first(self) -> bool:
+        """Return whether nobody who claims comes before this claim."""
+        return self._claims and not self._queue.place(self._watcher.head).ahead
 
     def _next_event(self) -> float:
         """Seconds until the clock alone may change what is known, if nobody writes."""
