@@ -7,9 +7,11 @@ format, starts in 3 ms, and reads tens of thousands of objects as fast as libgit
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 import threading
@@ -70,19 +72,95 @@ class WritableObjects(GitObjects, Protocol):
         """Add an object; return its id."""
 
 
-class PipedObjects:
-    """The objects of a repository by one long-running ``git cat-file``.
+class PipedGit:
+    """One long-running git that answers questions about a repository: ``git WORDS``.
 
-    ``environ`` is that of the process, and may name further places of objects. ``proven``: the
-    bytes of an object have to have its id, or it counts as absent. One thread at a time may ask,
-    with ``_lock``.
+    ``environ`` is that of the process. One thread at a time may use it, with ``_lock``.
     """
 
-    def __init__(self, git_dir: str, environ: Mapping[str, str], *, proven: bool = True) -> None:
-        self._git_dir, self._environ = git_dir, environ
+    _signal = signal.SIGKILL
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str], *words: str) -> None:
+        self._git_dir, self._environ, self._words = git_dir, environ, words
         self._process: subprocess.Popen[bytes] | None = None
         self._pid, self._lock = 0, threading.RLock()
         self._ahead = bytearray()  # of its output, and not asked for yet
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._pid != os.getpid():  # after a fork the other process goes on with the old one
+            self._process, self._pid = None, os.getpid()
+        if self._process is None:
+            self._ahead = bytearray()
+            for ended in [x for x in [*_started] if x.poll() is not None]:
+                _started.discard(ended)
+                with contextlib.suppress(OSError), ended:
+                    pass  # its pipes are closed
+            git = ("git", "--no-replace-objects", f"--git-dir={self._git_dir}")
+            try:
+                self._process = subprocess.Popen(
+                    [*git, *self._words],
+                    env=dict(self._environ),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+            except OSError as error:
+                raise Invalid(f"git cannot be run: {error.strerror}") from None
+            _started.add(self._process)
+        return self._process
+
+    def _ask(self, question: bytes) -> bytes:
+        """The first line of the answer to a question. Raises OSError."""
+        process = self._running()
+        if process.stdin is None:
+            raise ValueError("the process has no pipes")
+        process.stdin.write(question)
+        process.stdin.flush()
+        while (end := self._ahead.find(b"\n")) < 0:
+            self._more(process)
+        return self._take(process, end + 1)
+
+    def _take(self, process: subprocess.Popen[bytes], number: int) -> bytes:
+        """So many bytes of its output. Raises OSError."""
+        while len(self._ahead) < number:
+            self._more(process)
+        taken = bytes(self._ahead[:number])
+        del self._ahead[:number]
+        return taken
+
+    def _more(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            raise ValueError("the process has no pipes")
+        waiting = select.poll()
+        waiting.register(process.stdout, select.POLLIN)
+        # git reads a pipe in the place of an object until somebody writes to it, and of a damaged
+        # one it prints fewer bytes than it says.
+        if not waiting.poll(ANSWERED * 1000):
+            raise TimeoutError("git does not answer")
+        data = os.read(process.stdout.fileno(), 65_536)
+        if not data:
+            raise BrokenPipeError("git has ended")
+        self._ahead += data
+
+    def _close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and self._pid == os.getpid():
+            # Not waited for: Python drops what a signal raises meanwhile in __del__.
+            process.send_signal(self._signal)
+
+
+class PipedObjects(PipedGit):
+    """The objects of a repository by one long-running ``git cat-file``.
+
+    ``environ`` may name further places of objects. ``proven``: the bytes of an object have to have
+    its id, or it counts as absent.
+    """
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str], *, proven: bool = True) -> None:
+        super().__init__(git_dir, environ, "cat-file", "--batch")
         self._proven, self._found = proven, ""
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
@@ -157,70 +235,38 @@ class PipedObjects:
             return why
         return self._take(process, size + 1)[:-1]
 
-    def __del__(self) -> None:
-        self._close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._pid != os.getpid():  # after a fork the other process goes on with the old one
-            self._process, self._pid = None, os.getpid()
-        if self._process is None:
-            self._ahead = bytearray()
-            for ended in [x for x in [*_started] if x.poll() is not None]:
-                _started.discard(ended)
-                with contextlib.suppress(OSError), ended:
-                    pass  # its pipes are closed
-            git = ("git", "--no-replace-objects", f"--git-dir={self._git_dir}")
-            try:
-                self._process = subprocess.Popen(
-                    [*git, "cat-file", "--batch"],
-                    env=dict(self._environ),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-            except OSError as error:
-                raise Invalid(f"git cannot be run: {error.strerror}") from None
-            _started.add(self._process)
-        return self._process
+class PipedRefs(PipedGit):
+    """Moves the refs of a repository of gitlease's own by one long-running ``git update-ref``."""
 
-    def _ask(self, question: bytes) -> bytes:
-        """The first line of the answer to a question. Raises OSError."""
-        process = self._running()
-        if process.stdin is None:
-            raise ValueError("the process has no pipes")
-        process.stdin.write(question)
-        process.stdin.flush()
-        while (end := self._ahead.find(b"\n")) < 0:
-            self._more(process)
-        return self._take(process, end + 1)
+    _signal = signal.SIGTERM  # upon which it deletes its locks
 
-    def _take(self, process: subprocess.Popen[bytes], number: int) -> bytes:
-        """So many bytes of its output. Raises OSError."""
-        while len(self._ahead) < number:
-            self._more(process)
-        taken = bytes(self._ahead[:number])
-        del self._ahead[:number]
-        return taken
+    def __init__(self, git_dir: str, environ: Mapping[str, str]) -> None:
+        no_hooks = ("-c", "core.hooksPath=/dev/null")
+        super().__init__(git_dir, environ, *no_hooks, "update-ref", "--stdin")
 
-    def _more(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is None:
-            raise ValueError("the process has no pipes")
-        waiting = select.poll()
-        waiting.register(process.stdout, select.POLLIN)
-        # git reads a pipe in the place of an object until somebody writes to it, and of a damaged
-        # one it prints fewer bytes than it says.
-        if not waiting.poll(ANSWERED * 1000):
-            raise TimeoutError("git does not answer")
-        data = os.read(process.stdout.fileno(), 65_536)
-        if not data:
-            raise BrokenPipeError("git has ended")
-        self._ahead += data
+    def set(self, refs: Mapping[str, str | None]) -> None:
+        """Have refs name an object, and delete those with None: all or none. Raises OSError."""
+        lines = [f"update {x} {id}" if id else f"delete {x}" for x, id in refs.items()]
+        with self._lock:
+            for is_last in (False, True):
+                try:
+                    self._command("start")
+                    self._command("\n".join([*lines, "commit"]))
+                    return
+                except (OSError, ValueError):
+                    self._close()
+                    # As above: it may have been killed since the last question.
+                    if is_last:
+                        refused = "git cannot move the refs"
+                        raise OSError(errno.EIO, refused, self._git_dir) from None
+                except BaseException:
+                    self._close()
+                    raise
 
-    def _close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None and self._pid == os.getpid():
-            # Not waited for: Python drops what a signal raises meanwhile in __del__.
-            process.kill()
+    def _command(self, words: str) -> None:
+        if not self._ask(f"{words}\n".encode()).endswith(b": ok\n"):
+            raise ValueError("this git answers in other words")
 
 
 def objects_of(repository: Repository) -> PipedObjects:

@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from gitlease.kernel.git.bare import error_of
-from gitlease.kernel.git.objects import ANSWERED, Absent, PipedObjects
+from gitlease.kernel.git.objects import Absent, PipedObjects, PipedRefs
 from gitlease.kernel.git.repository import OFFLINE
 from gitlease.kernel.git.run import clean_environment
 from gitlease.kernel.rules.errors import Invalid
@@ -30,6 +29,7 @@ class PlumbingObjects:
         self._path, self._id_bytes = os.path.abspath(path), id_bytes
         self._environ = {**clean_environment(os.environ), **OFFLINE}
         self._piped = PipedObjects(self._path, self._environ)
+        self._refs = PipedRefs(self._path, self._environ)
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         if len(id) != 2 * self._id_bytes:
@@ -53,28 +53,13 @@ class PlumbingObjects:
 
     def set_refs(self, refs: Mapping[str, str | None]) -> None:
         """Have refs keep objects, and delete those with None: all or none. Raises OSError."""
-        lines = [f"update {x} {id}\n" if id else f"delete {x}\n" for x, id in refs.items()]
-        git = ("git", f"--git-dir={self._path}", "-c", "core.hooksPath=/dev/null")
-        for _ in range(2):
-            with subprocess.Popen(
-                [*git, "update-ref", "--stdin"],
-                env=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,  # its end is seen at once, that of a process is polled for
-                stderr=subprocess.DEVNULL,
-            ) as process:
-                try:
-                    process.communicate("".join(lines).encode(), timeout=ANSWERED)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                except BaseException:
-                    process.terminate()  # upon which it deletes its locks
-                    raise
-            if process.returncode == 0:
-                return
+        try:
+            self._refs.set(refs)
+        except OSError:
             # git leaves the lock of a ref behind if it is killed.
-            drop_locks(self._path)
-        raise OSError(errno.EIO, "git cannot move the refs", self._path)
+            if not drop_locks(self._path):
+                raise
+            self._refs.set(refs)
 
     def add(self, new: New) -> None:
         """Add objects by their ids. Raises OSError."""

@@ -23,6 +23,7 @@ from gitlease.kernel.git.objects import (
     GitObjects,
     OtherKind,
     PipedObjects,
+    PipedRefs,
     TooLarge,
     objects_of,
     read_tree,
@@ -185,3 +186,11 @@ def test_a_git_that_was_killed_meanwhile_says_nothing_of_an_object(tmp_path: Pat
     running.kill()
     running.wait()
     assert objects.read(id, BLOB, 10) == b"text"
+    refs = PipedRefs(str(path), clean_environment(os.environ))
+    refs.set({"refs/tags/one": id})
+    running = refs._process
+    assert running is not None
+    running.kill()
+    running.wait()
+    refs.set({"refs/tags/one": None})
+    assert not objects.has("refs/tags/one")
