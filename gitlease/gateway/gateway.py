@@ -123,7 +123,7 @@ class SharedStore:
             self.adopt(head)
         return self.newest(layer)
 
-    def fetch(self, layer: str, there: str = "") -> Snapshot:
+    def fetch(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
         looks = self._looks
         since = looks.begun if self._since is None else self._since
         failures = looks.failures

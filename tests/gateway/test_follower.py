@@ -156,7 +156,7 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> No
     ledger.claims("a")
     looks, all_here, failed = list[str](), threading.Event(), list[str]()
 
-    def fetch(layer: str, there: str = "") -> None:
+    def fetch(layer: str, there: str = "", *, before_push: bool = False) -> None:
         looks.append(layer)
         assert all_here.wait(60)
         raise Unavailable("the remote is away")

@@ -43,7 +43,7 @@ class RefsAt(MemoryRefs):
         super().__init__(remote)
         self._ref = ref
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         return super().fetch(self._ref)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:

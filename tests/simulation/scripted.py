@@ -110,7 +110,7 @@ class Remote(Storage, SharedWithWork):
     def __init__(self, process: Process) -> None:
         self._process, self._versions = process, process.versions
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         answer = self._process.ask(Request("fetch"))
         if answer == SILENCE:
             raise Unavailable("the remote cannot be reached")

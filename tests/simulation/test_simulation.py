@@ -6,6 +6,7 @@ Every run is repeatable from its seed. ``pytest -m slow`` spends a larger budget
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from simulation.lives import life
 from simulation.weather import Weather
 from support.memory import MemoryRemote
 
+from gitlease.kernel.ledger import transaction
 from gitlease.kernel.rules import lease as lease_rules
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import replace
@@ -45,6 +47,13 @@ def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
     life(seed, weather=Weather(faults=0.8), steps=120)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5], ids=["always", "often"])
+def test_the_invariants_hold_where_steps_read_first(share: float, monkeypatch: Patch) -> None:
+    dice = random.Random(7)
+    monkeypatch.setattr(transaction, "reads_first", lambda *_: dice.random() < share)
+    life(5, weather=FOUL, steps=120)
 
 
 def test_two_commands_of_one_clone_do_not_take_two_pasts_for_the_newest() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from support.clock import ManualClock
 from support.commands import typed
 from support.keepers import KeptAgents
 from support.paced import PacedHost, Tally
+from support.repos import git
+from support.task_trees import commit_all, put
 
 from gitlease.kernel.ledger.claim import claim
 from gitlease.kernel.ledger.wait import WaitQueue
@@ -80,11 +83,39 @@ def test_a_claim_whose_copy_is_current_is_one_push(host: PacedHost, jo: Path) ->
     assert cost(host, "jo", lambda: run(jo, "claim", "F1")) == Tally(1, 1, 1, 0)
 
 
+def has_seen(clone: Path, changes: int, *, age: float = 14.0) -> None:
+    """Have a clone know that reads take 0.5 s, and how often others changed the ledger in 50 s.
+
+    Its copy is as old as that.
+    """
+    (file,) = clone.glob(".git/gitlease/state/*/global/known.json")
+    known = json.loads(file.read_text())
+    known["pace"] = [[1_200], [500], changes, 40]
+    known["received"] = [x - int(age * 1_000) for x in known["received"]]
+    file.write_text(json.dumps(known))
+
+
 def test_a_claim_after_another_change_is_a_lost_push_a_fetch_and_a_push(
     host: PacedHost, jo: Path, kim: Path
 ) -> None:
     run(kim, "claim", "K1")
     assert cost(host, "jo", lambda: run(jo, "claim", "F1")) == Tally(2, 1, 1, 1)
+
+
+def test_in_a_busy_team_it_is_a_fetch_and_a_push(host: PacedHost, jo: Path, kim: Path) -> None:
+    run(kim, "claim", "K1")
+    has_seen(jo, 5)
+    assert cost(host, "jo", lambda: run(jo, "claim", "F1")) == Tally(1, 1, 1, 1)
+
+
+def test_it_is_as_well_where_this_clone_holds_tasks(host: PacedHost, jo: Path, kim: Path) -> None:
+    put(jo, "tasks/T1.md", "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
+    commit_all(jo)
+    git(jo, "push", "-q", "origin", "HEAD")
+    run(jo, "claim", "T1")
+    run(kim, "claim", "K1")
+    has_seen(jo, 5)
+    assert cost(host, "jo", lambda: run(jo, "claim", "F1", "--any")) == Tally(1, 1, 1, 1)
 
 
 def cost_of_waiting(host: PacedHost, clone: Path, who: str, name: str, seconds: float) -> Tally:
@@ -119,6 +150,15 @@ def test_a_release_while_somebody_waits_is_a_lost_push_a_fetch_and_a_push(
     run(jo, "claim", "F1", "--ttl", "1h")
     cost_of_waiting(host, kim, "kim", "F1", 14)
     assert cost(host, "jo", lambda: run(jo, "release", "F1")) == Tally(2, 1, 1, 1)
+
+
+def test_where_others_come_now_and_then_it_is_a_fetch_and_a_push(
+    host: PacedHost, jo: Path, kim: Path
+) -> None:
+    run(jo, "claim", "F1", "--ttl", "1h")
+    cost_of_waiting(host, kim, "kim", "F1", 14)
+    has_seen(jo, 2)
+    assert cost(host, "jo", lambda: run(jo, "release", "F1")) == Tally(1, 1, 1, 1)
 
 
 @pytest.mark.parametrize(

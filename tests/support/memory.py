@@ -417,7 +417,7 @@ class MemoryRefs(Storage, SharedWithWork):
             yield MemoryStep(version, step.parent, renewal, events, frozenset(done), records)
             version = step.parent
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         return self._remote.fetch(layer)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:

@@ -247,8 +247,11 @@ class LedgerStore(Protocol):
     def known(self, layer: str) -> Snapshot | None:
         """The last known state, without a connection; None before the first contact."""
 
-    def fetch(self, layer: str, there: str = "") -> Snapshot:
-        """The state now. One connection; none if it is ``there``, the version of a fresh peek."""
+    def fetch(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
+        """The state now. One connection; none if it is ``there``, the version of a fresh peek.
+
+        ``before_push``: as of ``Storage.fetch``.
+        """
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         """The versions of the ledgers that exist now. One connection, nothing to be read."""

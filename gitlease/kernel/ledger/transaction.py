@@ -1,6 +1,7 @@
 """Read, decide, swap, and decide again: the only retry loop of gitlease.
 
-1. Decide on the last known head; only the first contact fetches (one connection a change).
+1. Decide on the last known head (one connection a change). Fetch first at the first contact, and
+   if others have probably changed the ledger since, so that the push would be lost.
 2. A refusal is never given from old knowledge: the ledger is fetched once, and decided again.
 3. What became of a swap is read, not believed. Lost: decide again on the new head. Undecided: the
    very same change is pushed again; when giving up, a barrier sees to it that it never lands.
@@ -50,15 +51,24 @@ from gitlease.kernel.rules.moves.holding import UNBOUND
 from gitlease.kernel.rules.moves.operations import (
     Barrier,
     Claim,
+    Complete,
     Create,
+    EndSession,
     Grant,
+    LeaveTicket,
     Operation,
     Outcome,
     PutBack,
+    Release,
     Renew,
     Restore,
+    Retire,
+    Revoke,
+    RunOut,
+    Unbind,
 )
 from gitlease.kernel.rules.moves.transitions import Applied, Decided, create, decide
+from gitlease.kernel.rules.pace import reads_first
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
 FIRST_PAUSE = 0.02  # before what was refused is sent again the same
@@ -75,6 +85,8 @@ LOCKED_AGAIN = 5  # times, while something else is locked: seldom by a change of
 DUE = 1 / 3  # of a lease's time, after which its heartbeat renews it
 ALONG = DUE / 2  # and after which others do along the way
 MOST_ALONG = 64  # grants
+OTHERS_WAIT = 2.0  # what a delay of a step counts if others may be waiting for it
+ENDING = Release, Complete, EndSession, RunOut, Unbind, Revoke, Retire, LeaveTicket
 LONGEST_WISH = 10.0  # seconds for which others make a claim: no lease granted so lapses before
 
 T = TypeVar("T")
@@ -161,8 +173,12 @@ class Transaction:
                 step = self.decided(head, (*batch, *others, mark), together=together)
             return {self._layer: step}
 
+        weight = OTHERS_WAIT if any(isinstance(x, ENDING) for x in operations) else 1.0
+
         def change() -> Step:
-            steps = self.carry_out_on([self._layer], decide, what=what, on_wait=waiting.ask)
+            steps = self.carry_out_on(
+                [self._layer], decide, what=what, on_wait=waiting.ask, weight=weight
+            )
             return steps[self._layer]
 
         try:
@@ -282,12 +298,14 @@ class Transaction:
         what: str,
         send: Callable[[Prepared], Swapped] | None = None,
         on_wait: Callable[[], None] = lambda: None,
+        weight: float = 1.0,
     ) -> Mapping[str, Step]:
         """Change several ledgers in one swap, as ``decide`` says on each new state of them.
 
         ``on_wait`` is called while another process of this clone has the turn. ``send`` does the
         swap where something else goes along with it: then it counts as done whenever it lands,
-        since whoever comes late is refused by the ledger itself.
+        since whoever comes late is refused by the ledger itself. ``weight`` is that of
+        ``reads_first``.
         """
         began = self._clock.now()
         with ExitStack() as turn:
@@ -306,7 +324,10 @@ class Transaction:
                 return waited
 
             take()
-            return self._carried_out(layers, decide, what, send, began, pause)
+            # Known only now: whoever had the turn before may have read or changed it.
+            # To send again what goes along costs more than a ledger's change.
+            known = self._known_heads(layers, weight if send is None else OTHERS_WAIT)
+            return self._carried_out(layers, decide, what, send, began, pause, *known)
 
     def _carried_out(
         self,
@@ -316,9 +337,10 @@ class Transaction:
         send: Callable[[Prepared], Swapped] | None,
         began: Instant,
         pause: Callable[[int, Instant], bool],
+        heads: dict[str, Snapshot],
+        fresh: set[str],
     ) -> Mapping[str, Step]:
         tries, at = 0, self._clock.now()  # when this try began
-        heads, fresh = self._known_heads(layers)
         while True:
             if any(head.former is not None for head in heads.values()):
                 heads = self._put_back(heads, began, what)
@@ -363,17 +385,23 @@ class Transaction:
                     continue
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
 
-    def _known_heads(self, layers: Sequence[str]) -> tuple[dict[str, Snapshot], set[str]]:
+    def _known_heads(
+        self, layers: Sequence[str], weight: float
+    ) -> tuple[dict[str, Snapshot], set[str]]:
         """The heads to decide on first, and the layers that had to be fetched for that."""
-        heads, fresh = dict[str, Snapshot](), set[str]()
+        heads, fresh, now = dict[str, Snapshot](), set[str](), self._clock.now()
         for layer in layers:
             # No fetch on the happy path: the swap itself shows whether it is old.
             known = self._store.known(layer)
-            if known is None:
-                known = self._store.fetch(layer)
+            if known is None or self._reads_first(known, now, weight):
+                known = self._store.fetch(layer, before_push=True)
                 fresh.add(layer)
             heads[layer] = known
         return heads, fresh
+
+    def _reads_first(self, known: Snapshot, now: Instant, weight: float) -> bool:
+        age = known.received.elapsed_at_least(now) / MS
+        return reads_first(known.pace, age, weight)
 
     def _admit(self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided]) -> None:
         """Raise why one of these steps may not be written on its head."""

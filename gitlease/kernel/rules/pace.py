@@ -16,6 +16,7 @@ SAMPLES = 5  # of which the median counts
 LONGEST_SAMPLE = 30_000  # milliseconds: a machine that was suspended says nothing of the remote
 MEMORY = 600.0  # seconds after which a change counts for 1/e
 PRIOR = 10.0  # seconds: one change right after the first contact is not yet one a second
+LEAST_GAIN = 0.1  # seconds that reading first has to save: on a fast remote it never does
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,20 @@ class RemotePace:
             changes=self.changes * kept + max(0, others),
             watched=self.watched * kept + seconds,
         )
+
+
+def reads_first(pace: RemotePace, age: float, weight: float = 1.0) -> bool:
+    """Whether to read before a push, if this clone's copy of the ledger is ``age`` seconds old.
+
+    Others change the ledger ``rate`` times a second, so the copy is stale when the server compares
+    with p = 1 - exp(-rate * (age + read)). A push on a stale copy costs a connection for nothing
+    and a read after it, 2 * read: git itself sees that the copy is stale, and sends no pack. To
+    read first costs one read in any case. So reading first saves weight * p * 2 * read - read.
+
+    ``weight`` is 2 if others may be waiting for this step, since the delay is theirs as well.
+    """
+    stale = 1.0 - math.exp(-pace.rate * (max(0.0, age) + pace.read))
+    return weight * stale * 2.0 * pace.read - pace.read >= LEAST_GAIN
 
 
 def _median(samples: Sequence[int]) -> float:

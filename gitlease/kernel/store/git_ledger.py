@@ -158,21 +158,21 @@ class RefLedgerStore:
             return None  # the next fetch leads to where it goes on
         return self._snapshot(layer, known.at(self.clock.now()), ledger)
 
-    def fetch(self, layer: str, there: str = "") -> Snapshot:
+    def fetch(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
         if (lost := self._admission.lost()) is not None:
             raise lost
-        head = self._followed(layer, there)
+        head = self._followed(layer, there, before_push=before_push)
         # Nothing is free because it is looked for at the wrong place.
         self._admission.check_beside(head, reads=True)
         return head
 
-    def _followed(self, layer: str, there: str = "") -> Snapshot:
+    def _followed(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
         # Before the first contact: what a branch names is not asked.
         learnt = self._learn_place()
         if learnt is not None:
             self._learn_place = lambda: None
             self._go_to(learnt)
-        head = self._fetch(layer, there)
+        head = self._fetch(layer, there, before_push=before_push)
         for _ in range(MOST_MOVES):
             if head.ledger is None or head.ledger.header.moved_to is None or self._follow is None:
                 return head
@@ -279,9 +279,9 @@ class RefLedgerStore:
         times = [] if step is None else [x.at for x in step.events if x.kind == MOVED]
         return not times or abs(self.clock.now().wall_ms - max(times)) > LATE
 
-    def _fetch(self, layer: str, there: str = "") -> Snapshot:
+    def _fetch(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
         try:
-            return self._with_repairs(lambda: self._fetched(layer, there))
+            return self._with_repairs(lambda: self._fetched(layer, there, before_push=before_push))
         except Rollback as error:
             if isinstance(error, AnotherLedger) and layer == GLOBAL_LAYER:
                 remote_has, before = self._there(layer), self.load(layer) or self._former(layer)
@@ -304,7 +304,7 @@ class RefLedgerStore:
         """What this clone knows at the place that it used before, unless it left that for good."""
         return None if layer in self._confirmed else self._elsewhere.former(layer)
 
-    def _fetched(self, layer: str, there: str = "") -> Snapshot:
+    def _fetched(self, layer: str, there: str = "", *, before_push: bool = False) -> Snapshot:
         before = self.load(layer)
         if before is None and self.state(layer).damaged:
             self._warn(
@@ -314,7 +314,9 @@ class RefLedgerStore:
         version, took = there or None, 0
         if before is None or before.version != there or self.known(layer) is None:
             known, began = before or self._former(layer), self.clock.now()
-            version = self.storage.fetch(layer, known.version if known else "")
+            version = self.storage.fetch(
+                layer, known.version if known else "", before_push=before_push
+            )
             took = began.elapsed_at_least(self.clock.now())
         return self.learn(layer, version, before=before, took=took)
 

@@ -35,7 +35,7 @@ class MemoryStorage(Storage):
         self.objects = NewObjects(None, SHA1)
         self._lock = threading.Lock()
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         self.ask()
         return self.heads.get(layer)
 

@@ -86,10 +86,11 @@ class Storage(Protocol):
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         """The versions now by layer, not to be read yet, of the ledgers that are there."""
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         """The version now, readable from now on; None if there is none.
 
-        Without a ``known`` version the oldest history may be left out.
+        Without a ``known`` version the oldest history may be left out. ``before_push``: a push
+        follows, so there is no need to ask for anything that a push shows by the way.
         """
 
     def read(self, layer: str, version: str) -> tuple[Header, StoredRecords]:

@@ -730,9 +730,10 @@ class GitRefs:
 
     # --- refs -------------------------------------------------------------------------------------
 
-    def fetch(self, layer: str, known: str = "") -> str | None:
+    def fetch(self, layer: str, known: str = "", *, before_push: bool = False) -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
-        if known and self.watched.ref and not self.watched.tip:  # a fetch tells of no other ref
+        # A fetch shows no other ref, so a peek does, unless a push soon will.
+        if known and self.watched.ref and not self.watched.tip and not before_push:
             is_same = self.peek([layer]).get(layer) == known
             if is_same and read_commit(self._store.objects, known) is not None:
                 return known

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gitlease.kernel.rules.pace import LONGEST_SAMPLE, RemotePace
+from gitlease.kernel.rules.pace import LONGEST_SAMPLE, RemotePace, reads_first
 
 UNKNOWN = RemotePace()
 
@@ -44,3 +44,35 @@ def test_changes_are_forgotten_in_time() -> None:
     assert later.changes == pytest.approx(5 / math.e)
     assert later.watched == pytest.approx(50 / math.e + 600)
     assert UNKNOWN.after(others=-3, elapsed=-5).changes == 0.0
+
+
+def pace_of(stale: float, read: float, age: float = 10.0) -> RemotePace:
+    """A pace at which a copy of that age is stale with that probability."""
+    rate = -math.log(1 - stale) / (age + read)
+    return RemotePace(reads=(round(read * 1_000),), changes=rate * 10)
+
+
+@pytest.mark.parametrize(
+    ("stale", "read", "weight", "first"),
+    [
+        (0.99, 0.0, 1, False),
+        (0.0, 5.0, 2, False),
+        (0.50, 10.0, 1, False),
+        (0.51, 10.0, 1, True),
+        (0.25, 10.0, 2, False),
+        (0.26, 10.0, 2, True),
+        (0.59, 0.5, 1, False),
+        (0.61, 0.5, 1, True),
+        (0.99, 0.09, 1, False),
+        (0.99, 0.12, 1, True),
+    ],
+)
+def test_it_reads_first_where_that_saves_a_tenth_of_a_second(
+    stale: float, read: float, weight: float, first: bool
+) -> None:
+    assert reads_first(pace_of(stale, read), 10.0, weight) is first
+
+
+def test_a_clock_set_back_is_no_age() -> None:
+    pace = pace_of(0.9, 1.0)
+    assert reads_first(pace, -1e9) is reads_first(pace, 0.0)

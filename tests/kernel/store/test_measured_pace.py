@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.memory import Fault
-from support.session import MemoryWorld
+from support.paced_world import PacedWorld
 
 from gitlease.kernel.rules.instant import Instant
 from gitlease.kernel.rules.lease import Actor
@@ -19,25 +19,6 @@ from gitlease.kernel.store.state import Known, StateFolder
 
 JO, KIM = Actor("jo@example.com"), Actor("kim@example.com")
 PACE = RemotePace((1_200, 1_300), (500,), 2.5, 40.0)
-
-
-class PacedWorld(MemoryWorld):
-    """A world whose remote takes 0.5 s for a read and 1.2 s for a push."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.remote.during = self._pass_time
-
-    def _pass_time(self, kind: str) -> None:
-        self.clock.advance(1.2 if kind == "push" else 0.5)
-
-    def claim(self, who: Actor, name: str) -> None:
-        self.of(who).claim([parse_resource(name)])
-
-    def pace(self, who: Actor) -> RemotePace:
-        head = self.store(who).known("global")
-        assert head is not None
-        return head.pace
 
 
 @pytest.fixture
