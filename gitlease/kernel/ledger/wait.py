@@ -414,7 +414,20 @@ class Waiter:
         look_in = self._interval() - self._seconds_since(self._looked)
         nap, due = min((self._left(), False), (self._next_event(), False), (look_in, True))
         # However soon it is, never a busy loop.
-        return not self._watcher.nap(max(nap, 0.05)) and due
+        return not self._watcher.nap(max(nap, 0.05)) and due and not self._was_answered()
+
+    def _was_answered(self) -> bool:
+        """Return whether another process of this clone got the remote's answer since the last look.
+
+        Then the pause of the first in line begins again: the claims of a clone share their looks.
+        """
+        head = self._watcher.refresh()
+        if head is None or self._trouble is not None or not self._is_first():
+            return False
+        if self._seconds_since(head.received) >= self._seconds_since(self._looked):
+            return False
+        self._looked = head.received
+        return True
 
     def _interval(self) -> float:
         """Seconds from one look to the next."""

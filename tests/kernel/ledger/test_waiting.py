@@ -483,6 +483,14 @@ def test_a_slow_remote_is_asked_half_of_the_time_at_most(scene: Scene) -> None:
     assert min(pauses[1:-1]) >= 5.0 * 0.7
 
 
+def test_an_answer_that_another_process_of_the_clone_gets_saves_a_look(scene: Scene) -> None:
+    for tenths in range(100, 600, 6):
+        scene.after(tenths / 10, lambda: scene.of(JO).read())
+    looks = [at for _, at in looks_of_a_wait(scene, 60)]
+    assert not [at for at in looks if 11 < at < 60]
+    assert max(y - x for x, y in pairwise(looks) if y < 10) <= waiting.PAUSE + 0.1
+
+
 def test_who_is_second_in_line_asks_for_the_version_alone_every_few_seconds(scene: Scene) -> None:
     stands_in_line(scene, LEE)
     looks = [at for kind, at in looks_of_a_wait(scene, 300) if kind == "peek"]
