@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -123,9 +124,9 @@ def cost_of_waiting(host: PacedHost, clone: Path, who: str, name: str, seconds: 
     before, found = host.tally(who), list[Tally]()
     real_fetch = GitRefs.fetch
 
-    def fetch(refs: GitRefs, layer: str, known: str = "") -> str | None:
+    def fetch(*args: Any, **options: Any) -> str | None:
         clock.advance(CONNECTION)
-        return real_fetch(refs, layer, known)
+        return real_fetch(*args, **options)
 
     clock = EndingClock(seconds, lambda: found.append(host.tally(who) - before))
     place = open_workspace(str(clone), session="waiter", clock=clock, environ={})
