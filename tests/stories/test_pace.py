@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from support.paced import PacedHost, Tally
 from support.repos import git
 from support.task_trees import commit_all, put
 
+from gitlease.kernel.git.run import SystemClock
 from gitlease.kernel.ledger.claim import claim
 from gitlease.kernel.ledger.wait import WaitQueue
 from gitlease.kernel.rules.resources import parse_resource
@@ -37,8 +37,9 @@ class EndingClock(ManualClock):
     """A clock that calls ``on_end`` and ends a wait after so many seconds."""
 
     def __init__(self, seconds: float, on_end: Callable[[], object]) -> None:
-        # What a command claimed a moment ago, by the clock of this machine, has not run out.
-        super().__init__(wall_ms=time.time_ns() // 1_000_000)
+        # By the clocks of this machine, as those of commands, so that it knows their ages.
+        now = SystemClock().now()
+        super().__init__(wall_ms=now.wall_ms, boot_ms=now.boot_ms, boot_id=now.boot_id)
         self._end, self._on_end = self.boot_ms + seconds * 1_000, on_end
 
     def sleep(self, seconds: float) -> None:
@@ -143,6 +144,16 @@ def test_waiting_costs_two_pushes_and_a_few_looks(host: PacedHost, jo: Path, kim
     # The claim that lost, and the ticket; a fetch after the former, and the looks.
     assert (waiting.pushes, waiting.packs) == (2, 1)
     assert 8 <= waiting.fetches <= 12
+
+
+def test_in_a_busy_team_waiting_costs_the_push_of_a_ticket(
+    host: PacedHost, jo: Path, kim: Path
+) -> None:
+    run(jo, "claim", "F1", "--ttl", "1h")
+    has_seen(kim, 5)
+    waiting = cost_of_waiting(host, kim, "kim", "F1", 14)
+    assert (waiting.pushes, waiting.packs) == (1, 1)
+    assert waiting.fetches <= 12
 
 
 def test_a_release_while_somebody_waits_is_a_lost_push_a_fetch_and_a_push(
