@@ -14,7 +14,7 @@ from typing import Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from gitlease.kernel.git.run import log
-from gitlease.kernel.ledger.keeping import Keeper, LossDetector, RenewalResult
+from gitlease.kernel.ledger.keeping import PUSHES, Keeper, LossDetector, RenewalResult
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.errors import GitleaseError
@@ -306,20 +306,26 @@ def kept(place: HeldPlace, resource: Resource) -> Iterator[None]:
 def at_the_end(place: HeldPlace, lease_ids: Collection[str]) -> LedgerSession:
     """The session to release these leases with: it does not wait for a remote long past their end.
 
-    A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``.
+    A remote that answers, and is only busy with others' changes, is asked again for ``ENDING``,
+    and for longer where its pushes are slow.
     """
     return place_at_the_end(place, lease_ids).ledger
 
 
 def place_at_the_end(place: Place, lease_ids: Collection[str]) -> Place:
     """The same place with the limits of time of ``at_the_end``."""
-    limit, leases = ENDING, list[Lease]()
+    limit, least, leases = ENDING, ENDING_LEAST, list[Lease]()
+    ledger = place.ledger
     with contextlib.suppress(GitleaseError):  # damaged: the release makes it anew
-        leases = place.ledger.own_live()
+        leases = ledger.own_live()
+        head = ledger.store.known(ledger.layer)
+        if head is not None:  # the release must not be cut off where pushes are slow
+            least = max(least, PUSHES * head.pace.push)
+            limit = max(limit, least)
     if ends := [x.expires_at for x in leases if x.lease_id in lease_ids]:
-        seconds = (max(ends) - place.ledger.clock.now().wall_ms) / MS
+        seconds = (max(ends) - ledger.clock.now().wall_ms) / MS
         # A remote that is away must not hold up the end of a run for longer than its lease lasts.
-        limit = round(max(ENDING_LEAST, min(ENDING, seconds / CONTACTS)), 1)
+        limit = round(max(least, min(limit, seconds / CONTACTS)), 1)
     return place.again(time_limit=limit, patience=ENDING)
 
 

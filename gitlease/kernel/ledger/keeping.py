@@ -33,6 +33,7 @@ AT_ONCE = 200  # grants of one push: as many events as one commit tells
 LATEST = 0.42  # of a grant's time, after which it is renewed at the latest, and DUE at the soonest
 FIRST_RETRY = 1.0  # seconds after the first failure, at most
 CONTACT_LEAST, CONTACT_MOST = 2.0, 30.0  # seconds for one contact with the remote
+PUSHES = 2.0  # times the usual push of this remote, which a contact may take at least
 EVENTS_SEARCHED = 500
 GLANCES_SKIPPED = 30  # after one that failed
 NO_ANSWER = "the remote has not answered yet"
@@ -80,6 +81,8 @@ class Keeper:
         self._kept: dict[str, _Kept] = {}
         self._name = fresh_id()
         self._asked: tuple[Hold, ...] = ()
+        # Seconds that a push to this remote takes, 0 if unknown; None: it was not asked for yet.
+        self._push: float | None = None
 
     def add(self, holds: Sequence[Hold]) -> None:
         """Keep these grants; the time of one already kept starts anew."""
@@ -118,7 +121,7 @@ class Keeper:
             # Several contacts must fit into the rest of the shortest grant.
             now = self._clock.now()
             left = min(hold.left_ms(now) for hold in batch) / MS
-            session = self._open(min(CONTACT_MOST, max(CONTACT_LEAST, left / 3)))
+            session = self._open(min(CONTACT_MOST, max(self._least(), left / 3)))
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
                 answer = renew_grants(session, [hold.grant for hold in part])
@@ -132,6 +135,7 @@ class Keeper:
                         lost.append(_lost(session, by_id[refusal.lease_id], refusal))
                     else:
                         failure = refusal
+            self._learn_pace(session)
         except GitleaseError as error:
             failure = error
         except Exception as error:  # a fault of ours is no reason to stop beating
@@ -150,7 +154,7 @@ class Keeper:
         self._asked = wishes
         with contextlib.suppress(Exception):
             session = self._open(CONTACT_LEAST)
-            head = session.store.known(session.layer)
+            head = self._learn_pace(session)
             if head is not None and head.along is not None:
                 head.along.ask(self._name, [JSON.dump(x) for x in wishes])
 
@@ -201,6 +205,19 @@ class Keeper:
         return tuple(lost)
 
     # --- how ------------------------------------------------------------------------------------
+
+    def _least(self) -> float:
+        """The least seconds for one contact: it must not cut off a push that would arrive."""
+        if self._push is None:  # a short lease may be due before anything was asked for
+            self._push = 0.0
+            self._learn_pace(self._open(CONTACT_LEAST))
+        return max(CONTACT_LEAST, PUSHES * self._push)
+
+    def _learn_pace(self, session: LedgerSession) -> Snapshot | None:
+        head = session.store.known(session.layer)
+        if head is not None:
+            self._push = head.pace.push
+        return head
 
     def _keep(self, hold: Hold) -> None:
         # Heartbeats that began together must not push together for ever.

@@ -70,7 +70,9 @@ from gitlease.kernel.rules.moves.operations import (
 from gitlease.kernel.rules.moves.transitions import Applied, Decided, create, decide
 from gitlease.kernel.rules.pace import reads_first
 
-PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
+# Seconds for which a contended or undecided change is tried again. Where pushes are slow, all
+# limits here are longer: see ``RemotePace.slowness``.
+PATIENCE = 60.0
 FIRST_PAUSE = 0.02  # before what was refused is sent again the same
 LONGEST_PAUSE = 2.0
 SHORTEST_TRY = 0.005
@@ -148,6 +150,7 @@ class Transaction:
         self._store, self._clock, self.actor = store, clock, actor
         self._layer, self._patience, self._settles = layer, patience, settles
         self._dice, self._brings = dice or random.SystemRandom(), brings
+        self._slowness = 1.0  # of the remote, as it is known at the beginning of a change
 
     def carry_out(
         self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
@@ -308,9 +311,12 @@ class Transaction:
         ``reads_first``.
         """
         began = self._clock.now()
+        paces = [head.pace for head in map(self._store.known, layers) if head is not None]
+        self._slowness = max([1.0, *(pace.slowness for pace in paces)])
         with ExitStack() as turn:
             # What goes along may be much, and take long: nobody is kept waiting for that.
-            wait = min(LONGEST_TURN, self._patience * OF_PATIENCE) if send is None else 0.0
+            longest = min(LONGEST_TURN * self._slowness, self._limit * OF_PATIENCE)
+            wait = longest if send is None else 0.0
 
             def take() -> None:
                 if wait:
@@ -550,7 +556,7 @@ class Transaction:
         """Let others pass for a while (see ``pause_after``), and say whether it did."""
         if self._late(began):
             raise Unavailable(
-                f"{what} was overtaken {tries} times in {self._patience:.0f}s: "
+                f"{what} was overtaken {tries} times in {self._limit:.0f}s: "
                 "the ledger changes too fast",
                 hints=("try again in a moment",),
             )
@@ -563,7 +569,11 @@ class Transaction:
         return pause > 0
 
     def _late(self, began: Instant) -> bool:
-        return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
+        return began.elapsed_at_most(self._clock.now()) > self._limit * MS
+
+    @property
+    def _limit(self) -> float:
+        return self._patience * self._slowness
 
 
 class _Waiting:

@@ -16,6 +16,7 @@ SAMPLES = 5  # of which the median counts
 LONGEST_SAMPLE = 30_000  # milliseconds: a machine that was suspended says nothing of the remote
 MEMORY = 600.0  # seconds after which a change counts for 1/e
 PRIOR = 10.0  # seconds: one change right after the first contact is not yet one a second
+USUAL_PUSH = 1.2  # seconds: limits of time are made for pushes that take no longer
 LEAST_GAIN = 0.1  # seconds that reading first has to save: on a fast remote it never does
 
 
@@ -42,6 +43,11 @@ class RemotePace:
     def read(self) -> float:
         """The seconds of a read; 0 if unknown."""
         return _median(self.reads) / MS
+
+    @property
+    def slowness(self) -> float:
+        """By what limits of time are multiplied, 1 at least: a slow host is no contended one."""
+        return max(1.0, self.push / USUAL_PUSH)
 
     @property
     def rate(self) -> float:

@@ -88,6 +88,16 @@ def test_the_same_run_granted_anew_does_not_bring_a_lost_grant_back(world: World
     assert [x.loss for x in world.run_for(400)] == [Loss.RELEASED_ELSEWHERE]
 
 
+@pytest.mark.parametrize("ttl", [10, 20])
+def test_a_heartbeat_does_not_cut_off_its_own_pushes_where_they_are_slow(
+    world: World, ttl: int
+) -> None:
+    world.remote.during = lambda kind: world.clock.advance(2.7 if kind == "push" else 0.9)
+    world.hold(ttl=ttl)
+    assert world.run_for(120) == []
+    assert min(world.limits[1:]) == pytest.approx(2 * 2.7)
+
+
 # --- every reason of loss ------------------------------------------------------------------------
 
 

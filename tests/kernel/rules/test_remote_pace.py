@@ -46,6 +46,15 @@ def test_changes_are_forgotten_in_time() -> None:
     assert UNKNOWN.after(others=-3, elapsed=-5).changes == 0.0
 
 
+@pytest.mark.parametrize(
+    ("push", "slowness"), [(0, 1.0), (30, 1.0), (1_200, 1.0), (2_700, 2.25), (12_000, 10.0)]
+)
+def test_limits_of_time_grow_with_pushes_that_are_slower_than_usual(
+    push: int, slowness: float
+) -> None:
+    assert UNKNOWN.after(push=push).slowness == pytest.approx(slowness)
+
+
 def pace_of(stale: float, read: float, age: float = 10.0) -> RemotePace:
     """A pace at which a copy of that age is stale with that probability."""
     rate = -math.log(1 - stale) / (age + read)
