@@ -297,6 +297,11 @@ LEDGERS = {
         "        if session.store.place != former:\n            raise _Moved",
         "        if not former:\n            raise _Moved",
     ),
+    "a release found late by the first in line": (
+        "first_for * PART_OF_WAIT",
+        "first_for",
+    ),
+    "a look put off for ever by one answer": ("        self._looked = head.received\n", ""),
     "what was seen forgotten between two looks": (
         "if before and _id_of(remote_has) == before.ledger_id:",
         "if before and _id_of(remote_has) == before.version:",
