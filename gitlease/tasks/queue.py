@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cache
 from typing import Protocol
@@ -418,10 +419,6 @@ NO_TASKS = "no task files found"
 class _PlanAnew(Exception):
     """A task became claimable after the pick was planned."""
 
-    def __init__(self, warnings: tuple[str, ...]) -> None:
-        super().__init__("plan anew")
-        self.warnings = warnings
-
 
 class TaskWorktrees(Protocol):
     """Work trees that begin at ``base``, each made for one task."""
@@ -519,31 +516,24 @@ class TaskQueue:
         if worktrees is not None:
             return self._claim_in(worktrees, options, passed_by)
         self._session.settle()
-        said: tuple[str, ...] = ()  # on the way to a plan that held: it is told only once
         for _ in range(PLANNED_AGAIN):
-            try:
-                answer, task = self._claim_next(options, passed_by)
-                return _with_warnings(answer, said), task
-            except _PlanAnew as again:
-                said += again.warnings
-        answer, task = self._claim_next(options, passed_by, last=True)
-        return _with_warnings(answer, said), task
+            with suppress(_PlanAnew):
+                return self._claim_next(options, passed_by)
+        return self._claim_next(options, passed_by, last=True)
 
     def _claim_next(
         self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
     ) -> tuple[Answer, Task]:
         tasks = self._tasks()
         # Old knowledge will do: the step decides again where the ledger has moved on.
-        look, warnings = self._session.known_look(), tuple[str, ...]()
-        if look is None:
-            look = self._session.look()
-            warnings = self._session.take_warnings()
-        reading = _without(self._reading(tasks, look, warnings), skip)
+        look = self._session.known_look() or self._session.look()
+        reading = _without(self._reading(tasks, look, ()), skip)
+        messages = self._session.messages
+        messages.add(reading.warnings)
         waiting = [entry.task for entry in reading.next_up]
-        passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
-            plans, said = self._writable([entry.task for entry in some], options)
-            passed += said
+            plans, unwritable = self._writable([entry.task for entry in some], options)
+            messages.add(unwritable)
             if not plans:
                 continue
             abandoned = some[0].abandoned
@@ -554,16 +544,18 @@ class TaskQueue:
                     options,
                     abandoned=abandoned,
                 )
-            except NothingLeft:
+            except NothingLeft as refusal:
+                messages.add(refusal.warnings)
                 continue
             picked = answer.leases[0].resource
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
-            return _with_warnings(answer, reading.warnings + passed), task
+            return answer, task
         # That nothing is left is never said from old knowledge.
         fresh = self.choices(skip=skip)
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
-            raise _PlanAnew(fresh.warnings + passed)
-        raise nothing_left(fresh.entries, fresh.warnings + passed)
+            messages.add(fresh.warnings)
+            raise _PlanAnew
+        raise nothing_left(fresh.entries, fresh.warnings)
 
     def _claim_in(
         self, worktrees: TaskWorktrees, options: ClaimOptions, skip: frozenset[str]
@@ -578,15 +570,13 @@ class TaskQueue:
 
     def _claimable(self, reading: QueueReading) -> QueueReading:
         # Drops tasks at the head whose files cannot be written.
-        said: tuple[str, ...] = ()
+        warnings = reading.warnings
         for number, entry in enumerate(reading.next_up):
-            _, passed = self._writable([entry.task], ClaimOptions(commit=False))
-            said += passed
-            if not passed:
-                return replace(
-                    reading, next_up=reading.next_up[number:], warnings=reading.warnings + said
-                )
-        return replace(reading, next_up=(), warnings=reading.warnings + said)
+            _, unwritable = self._writable([entry.task], ClaimOptions(commit=False))
+            warnings += unwritable
+            if not unwritable:
+                return replace(reading, next_up=reading.next_up[number:], warnings=warnings)
+        return replace(reading, next_up=(), warnings=warnings)
 
     # --- how ----------------------------------------------------------------------------------
 
@@ -711,7 +701,7 @@ class TaskQueue:
         next_up = tuple(hand_out(entries))
         nothing = not found.tasks and not found.problems
         problems = (found.nothing or NO_TASKS,) if nothing else problem_messages(found)
-        warnings += problems + doubt_messages(found)
+        warnings = tuple(dict.fromkeys(warnings + problems + doubt_messages(found)))
         return QueueReading(
             entries=tuple(entries),
             next_up=next_up,
@@ -827,7 +817,3 @@ def doubt_messages(found: TaskList) -> tuple[str, ...]:
     more = len(found.doubts) - PROBLEMS_SHOWN
     rest = (f"and {more} more task files there cannot be read",) if more > 0 else ()
     return (*found.doubts[:PROBLEMS_SHOWN], *rest)
-
-
-def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:
-    return replace(answer, warnings=tuple(dict.fromkeys((*said, *answer.warnings))))

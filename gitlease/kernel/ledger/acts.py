@@ -317,14 +317,16 @@ def keep(
         try:
             own = [x for resource in wanted for x in _own_tasks(session, head, resource, scope)]
             answer = change(session, "release", _keeping(session, own, note))
-        except (LeaseHeld, LeaseLost, UsageError):
+        except (LeaseHeld, LeaseLost, UsageError) as refusal:
             if known is None:
                 raise
+            session.messages.add(refusal.warnings)
         else:
             # A picked lease is renewed in the same step, so its view stands there more than once.
             ended = {view.lease_id: view for view in answer.leases}
             if len(ended) == len(own):
                 break
+            session.messages.add(answer.warnings)
         known = None
     in_file = any(planned.mine for planned in session.edges.plan_end(wanted))
     return replace(

@@ -136,9 +136,10 @@ def wait(
         with attempt:
             attempt.answer = waiter.check_free(attempt)
     answer = attempt.answer
-    warnings = dict.fromkeys((*plan.warnings, *answer.warnings))
+    messages = session.messages.take()
     # Somebody may have what is free of leases, on a branch that cannot be read.
-    return replace(answer, warnings=(*warnings, *session.edges.doubts_of(wanted)))
+    warnings = (*messages, *answer.warnings, *session.edges.doubts_of(wanted))
+    return replace(answer, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
@@ -163,8 +164,7 @@ def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
                 hints = (*held.hints, *landed_for_others(session, held.conflicts))
                 raise held.with_(hints=hints) from None
     answer = attempt.answer
-    warnings = (*plan.warnings, *answer.warnings, *_claimed_elsewhere(session, answer))
-    return replace(answer, warnings=tuple(dict.fromkeys(warnings)))
+    return replace(answer, warnings=(*answer.warnings, *_claimed_elsewhere(session, answer)))
 
 
 class Attempt:
@@ -247,8 +247,6 @@ class ClaimPlan:
         self.resources = tuple(resources)
         self._abandoned: set[Resource] = set()
         self._under: dict[Resource, str] = {}  # what the caller has under another address
-        self.warnings: list[str] = []
-        """Those of refused attempts: each is given once, and would be lost with its refusal."""
         self.paths: dict[Resource, tuple[str, ...]] = {}
         """Those of each resource, as they were planned last."""
 
@@ -313,14 +311,14 @@ class ClaimPlan:
             if not isinstance(attempt.error, LeaseHeld):
                 raise attempt.error
             held = attempt.error
-            self.warnings += held.warnings
             further = self._turn_after(held, turn)
+            refusals = held.each or (held,)
             if further is not None:
                 turn = further
-                continue
-            refusals = held.each or (held,)
-            if not any(self._again(x) or self._under_another_address(x) for x in refusals):
-                raise held.with_(warnings=tuple(dict.fromkeys(self.warnings)))
+            elif not any(self._again(x) or self._under_another_address(x) for x in refusals):
+                raise held
+            # The refusal is not raised, so the next answer reports its messages.
+            self.session.messages.add(held.warnings)
 
     def _turn_after(self, held: LeaseHeld, turn: Turn) -> Turn | None:
         """The turn with which to try once more, as those who wait had their time; else None."""

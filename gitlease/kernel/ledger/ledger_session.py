@@ -346,7 +346,7 @@ class LedgerSession:
 
     def take_warnings(self) -> tuple[str, ...]:
         """The warnings of an answer: those of the store, and all messages that wait for one."""
-        return (*self.store.warnings, *self.messages.take())
+        return tuple(dict.fromkeys((*self.store.warnings, *self.messages.take())))
 
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
         """Warnings about a state and its age."""
@@ -357,7 +357,6 @@ class LedgerSession:
         return warnings
 
     def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> T:
-        done: list[str] = []
         if cached:
             head = self.store.known(self.layer)
         else:
@@ -365,20 +364,19 @@ class LedgerSession:
             self._watch_main_branch()
             head = self.store.fetch(self.layer)
             for chore in self._chores:
-                done += chore.read(self, head)
+                self.messages.add(chore.read(self, head))
             if self.is_landing_to_judge():
                 from gitlease.kernel.ledger.stepping import settle_landed
 
-                done += settle_landed(self).warnings
+                self.messages.add(settle_landed(self).warnings)
                 # What has landed was completed just now: the answer is of after that.
                 head = self.store.known(self.layer) or head
         if head is None:
             raise NotFound.of_copy(self.layer)
-        found, doubt = ask(head), self.store.doubt(head)
         self.messages.add(self.warnings_of(head, cached=cached))
-        self.messages.add((doubt.message,) if doubt else ())
-        self.messages.add(done)
         self.messages.add(self.mailbox.news(head))
+        found, doubt = ask(head), self.store.doubt(head)
+        self.messages.add((doubt.message,) if doubt else ())
         return found
 
     def _looked_at(self, head: Snapshot) -> LedgerView:

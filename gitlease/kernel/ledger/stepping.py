@@ -312,11 +312,15 @@ def _answer(
         max_ttl_seconds=ledger.header.policy.ttl_max,
         changed=step.applied.changed,
         at=step.moment.now if step.applied.changed else None,
-        warnings=(
-            *session.store.warnings,
-            *session.warnings_of(step.head),
-            *session.messages.take(),
-            *warnings,
+        warnings=tuple(
+            dict.fromkeys(
+                (
+                    *session.store.warnings,
+                    *session.warnings_of(step.head),
+                    *session.messages.take(),
+                    *warnings,
+                )
+            )
         ),
     )
 

@@ -255,19 +255,16 @@ class Waiter:
         known = self._watcher.refresh()
         head = known if self._is_fresh and known is not None else self._watcher.look()
         self._is_fresh = True
-        messages = told_by(self._store, head)
+        self._session.messages.add(told_by(self._store, head))
         try:
-            try:
-                self._decide(head, attempt.turn)
-            except HeadGone:
-                head = self._watcher.fetch()
-                self._decide(head, attempt.turn)
-        except GitleaseError as refusal:
-            raise refusal.with_(warnings=refusal.warnings + messages) from None
+            self._decide(head, attempt.turn)
+        except HeadGone:
+            head = self._watcher.fetch()
+            self._decide(head, attempt.turn)
         # A claim is refused there: what it lacks may be held where the ledger is.
         if (doubt := self._store.doubt(head)) is not None:
             raise doubt
-        return Answer(status="free", changed=False, warnings=head.warnings + messages)
+        return Answer(status="free", changed=False, warnings=head.warnings)
 
     # --- trying ---------------------------------------------------------------------------------
 
@@ -347,6 +344,7 @@ class Waiter:
             # No wait ends an assignment.
             if refusal.by_edge:
                 raise
+            self._session.messages.add(refusal.warnings)
             self._watcher.refresh()
             self._note(refusal)
             return False
@@ -364,6 +362,7 @@ class Waiter:
         except LeaseHeld as refusal:
             if refusal.by_edge:
                 raise
+            self._session.messages.add(refusal.warnings)
             self._check_known()
             raise self._timeout(refusal) from None
         except UnknownOutcome:
@@ -507,5 +506,5 @@ class Waiter:
             free_at=held.free_at_ms,
             holder=held.whose,
             views=held.views,
-            warnings=tuple(dict.fromkeys(self._plan.warnings)),
+            warnings=self._session.messages.take(),
         )

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pytest
 from kernel.rules.values import JO, KIM
+from support.memory import Fault
 from support.session import MemoryWorld
 from support.tasks import task
 
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.messages import Messages
+from gitlease.kernel.ledger.ports import Snapshot
 from gitlease.kernel.ledger.stepping import check_known
-from gitlease.kernel.rules.errors import LeaseLost
+from gitlease.kernel.rules.errors import (
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    NothingLeft,
+    UnknownOutcome,
+)
 from gitlease.kernel.rules.resources import parse_resource
 
-BUILD, F002 = parse_resource("build"), parse_resource("F002")
+BUILD, F001, F002 = map(parse_resource, ("build", "F001", "F002"))
 ANY_NAME = ClaimOptions(any_name=True)
 NOTE = 'note on build by kim@example.com: "main is red"'
 
@@ -58,3 +66,43 @@ def test_a_refusal_takes_the_messages(world: MemoryWorld) -> None:
         jo.renew([F002])
     assert NOTE in lost.value.warnings
     assert jo.session.messages.take() == ()
+
+
+def test_a_pick_that_found_nothing_leaves_its_messages_to_the_refusal(world: MemoryWorld) -> None:
+    queue = world.queue(JO)  # whose copy still says that the task is free
+    world.of(KIM).claim([F001])
+    with pytest.raises(NothingLeft) as refused:
+        queue.claim_next(ClaimOptions())
+    assert refused.value.warnings.count(NOTE) == 1
+
+
+def test_a_release_that_keeps_tasks_reports_the_messages_of_its_first_try(
+    world: MemoryWorld,
+) -> None:
+    world.of(JO).claim([F001])
+    world.of(KIM).note(BUILD, "main is green", to_holder=True)
+    world.clock.advance(86_400)
+    world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="jo is away"))
+    jo = world.of(JO)
+    with pytest.raises((LeaseHeld, LeaseLost)):
+        jo.keep([F001])
+    assert NOTE.replace("red", "green") in jo.session.messages.take()
+
+
+def test_a_reading_that_is_refused_leaves_what_became_of_an_earlier_change(
+    world: MemoryWorld,
+) -> None:
+    world.of(JO).read()
+    world.remote.pushes.extend([Fault.LATE, Fault.LOST, Fault.LOST, Fault.LOST])
+    world.remote.late_by = 100
+    with pytest.raises(UnknownOutcome):
+        world.of(JO).release([BUILD])
+    world.remote.arrive()
+
+    def refuse(_head: Snapshot) -> None:
+        raise Invalid("this record cannot be read")
+
+    jo = world.of(JO)
+    with pytest.raises(Invalid):
+        jo.session.read(refuse)
+    assert "an earlier release of build had reached the remote" in jo.session.messages.take()
