@@ -55,6 +55,7 @@ class CompatRequest:
         # Read leniently, since those clients send fields of their own. The token alone determines
         # the holder, whatever a body says.
         self.body: Mapping[str, Any] = body
+        self._doors: list[GatewayDoor] = []
 
     def at(self, **path: str) -> CompatRequest:
         """The same request for another path."""
@@ -78,7 +79,14 @@ class CompatRequest:
         """The token's holder, in the session of this name."""
         if name is not None:
             check_text(name, what="a session", limit=MAX_SESSION)
-        return GatewayDoor(self.gateway, self.caller, name)
+        door = GatewayDoor(self.gateway, self.caller, name)
+        self._doors.append(door)
+        return door
+
+    def leave_messages(self, messages: Iterable[str] = ()) -> None:
+        """Leave these, and all that the answer has not reported, to the holder's next answer."""
+        left = [text for door in self._doors for text in door.ledger.messages.take()]
+        self.gateway.leave_messages(self.caller.email, (*left, *messages))
 
     def held(self, resource: Resource | None = None) -> list[Lease]:
         """The holder's live leases in all sessions, of one resource if named."""
@@ -109,7 +117,7 @@ def claim_named(
     known = find_verb("claim").parameters
     terms = {name: asked.body.get(name) for name in BY_NAME}
     read = read_values({name: known[name] for name in BY_NAME}, door, terms, what="the body")
-    return claim_by_name(door, resource, **given, **read)
+    return _with_messages_left(door, claim_by_name(door, resource, **given, **read))
 
 
 def blocks_until(error: GitleaseError) -> str:
@@ -125,15 +133,21 @@ def blocks_until(error: GitleaseError) -> str:
     return f"{how} blocks others until {wire.seconds(view.lapses_at, round_up=True)}"
 
 
-def warnings_in(result: Result) -> dict[str, Any]:
+def warnings_in(door: GatewayDoor) -> dict[str, Any]:
     """The ``warnings`` of an end, such as files that still assign the task; empty without any."""
-    texts = [without_paths(text) for text in result.warnings]
+    texts = [without_paths(text) for text in door.take_messages()]
     return {"warnings": texts} if texts else {}
 
 
 def carry_out(verb: str, door: GatewayDoor, **values: Any) -> Result:
-    """Carry out a verb of the table."""
-    return find_verb(verb).answer(door, **values)
+    """Carry out a verb of the table, and leave its messages to whatever the answer reports."""
+    return _with_messages_left(door, find_verb(verb).answer(door, **values))
+
+
+def _with_messages_left(door: GatewayDoor, result: Result) -> Result:
+    # Most answers have no place for them.
+    door.ledger.messages.add(result.warnings)
+    return result
 
 
 CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body
@@ -158,6 +172,22 @@ def telling_sessions(verb: CompatVerb) -> CompatVerb:
     return with_session
 
 
+def leaving_messages(verb: CompatVerb) -> CompatVerb:
+    """The verb; what its answer or refusal cannot report is left to the holder's next answer."""
+
+    @wraps(verb)
+    def with_messages_left(asked: CompatRequest) -> CompatAnswer:
+        try:
+            answer = verb(asked)
+        except GitleaseError as refusal:
+            asked.leave_messages(refusal.warnings)
+            raise
+        asked.leave_messages()
+        return answer
+
+    return with_messages_left
+
+
 def compat_routes(
     handler: RequestHandler,
     api: str,
@@ -174,7 +204,7 @@ def compat_routes(
             path,
             handler.endpoint(
                 f"{api}_{verb.__name__}",
-                _endpoint(handler, method, telling_sessions(verb), media),
+                _endpoint(handler, method, leaving_messages(telling_sessions(verb)), media),
                 failed,
             ),
             methods=[method],

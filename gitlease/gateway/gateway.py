@@ -260,6 +260,7 @@ def revision_of(head: Snapshot | LedgerStep) -> int:
 FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
 FEW_RENEWALS, MOST_RENEWALS = 250, 10_000  # deferred: looked through first, and kept at most
 MOST_LAYERS = 256  # of one gateway, besides its own
+MOST_UNREPORTED = 50  # messages that wait for an answer to one holder
 WORTHWHILE = 0.9  # share of its time above which a deferred renewal is not pushed
 
 
@@ -287,7 +288,7 @@ class Gateway:
         self._terms = terms
         self.lock_ttl: int | None = None  # seconds of Git LFS's locks; None: they last
         self.lfs_objects: str | None = None  # the address of the server that has its objects
-        self._layers = _Layers()
+        self._layers, self._unreported = _Layers(), _Unreported()
         self._begin(actor)
 
     def _begin(self, actor: Actor) -> None:
@@ -359,6 +360,16 @@ class Gateway:
             terms=replace(self._terms, carry=JoinedSteps(self.joiner, actor, key, check)),
             chores=in_order(),
         )
+
+    def leave_messages(self, holder: str, messages: Iterable[str]) -> None:
+        """Leave messages that an answer cannot report to the next answer that can."""
+        # Those about the place itself come with each answer.
+        usual = self.store.warnings
+        self._unreported.leave(holder, [x for x in messages if x not in usual])
+
+    def take_messages(self, holder: str) -> tuple[str, ...]:
+        """Return the messages that were left for a holder, and forget them."""
+        return self._unreported.take(holder)
 
     def own(
         self, session: LedgerSession, resource: Resource, scope: str | None = None
@@ -490,6 +501,26 @@ class Gateway:
                 self.store.inner.settle(pending, self.store.fetch(self.layer))
             except GitleaseError:
                 return  # the remote cannot be asked now
+
+
+class _Unreported:
+    """The messages that no answer has reported yet, the newest ``MOST_UNREPORTED`` of each holder.
+
+    Git LFS, for example, has no place for them in its answers.
+    """
+
+    def __init__(self) -> None:
+        self._texts, self._lock = dict[str, tuple[str, ...]](), Lock()
+
+    def leave(self, holder: str, messages: Sequence[str]) -> None:
+        if messages:
+            with self._lock:
+                texts = dict.fromkeys((*self._texts.get(holder, ()), *messages))
+                self._texts[holder] = tuple(texts)[-MOST_UNREPORTED:]
+
+    def take(self, holder: str) -> tuple[str, ...]:
+        with self._lock:
+            return self._texts.pop(holder, ())
 
 
 class _Layers:

@@ -272,7 +272,8 @@ def renew_locks(gateway: Gateway, holder: str) -> None:
         held = [*dict.fromkeys(x.resource for x in gateway.held(holder) if is_lock(x))]
         # One push renews no more than a claim may name.
         for start in range(0, len(held), MOST_NAMES):
-            gateway.renew(gateway.session(holder), held[start : start + MOST_NAMES])
+            answer = gateway.renew(gateway.session(holder), held[start : start + MOST_NAMES])
+            gateway.leave_messages(holder, answer.warnings)
 
 
 def keep_locks(gateway: Gateway) -> float:

@@ -215,8 +215,9 @@ def release(asked: CompatRequest) -> CompatAnswer:
     keep = asked.query.get("keep", "false")
     if keep not in ("true", "false"):
         raise UsageError("keep must be true or false")
-    result = carry_out("release", _door(asked), **terms, keep=keep == "true")
-    return 200, {"message": "Lease released", "id": active.lease_id, **warnings_in(result)}
+    door = _door(asked)
+    carry_out("release", door, **terms, keep=keep == "true")
+    return 200, {"message": "Lease released", "id": active.lease_id, **warnings_in(door)}
 
 
 def list_leases(asked: CompatRequest) -> CompatAnswer:

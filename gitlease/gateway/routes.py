@@ -136,6 +136,10 @@ class GatewayDoor(Door):
             return ()
         return (f"name the session {self.ledger.actor.session} to renew, extend or release this",)
 
+    def take_messages(self) -> tuple[str, ...]:
+        left = self.gateway.take_messages(self._ledger.actor.holder)
+        return (*left, *super().take_messages()) if left else super().take_messages()
+
     def every_ledger(self) -> Sequence[LedgerSession]:
         # Only what this gateway was asked for can be held through it.
         others = [self.gateway.in_layer(x) for x in self.gateway.other_layers()]
@@ -383,7 +387,7 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
         "leases": [leases[x] for x in places[:limit]],
         "next_cursor": places[limit - 1] if len(places) > limit else None,
     }
-    return 200, _success("list", body, reading.warnings), {}
+    return 200, _success("list", body, (*reading.warnings, *door.take_messages())), {}
 
 
 def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
@@ -406,7 +410,8 @@ def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
             for x in findings
         ],
     }
-    return 200, _success("check", body, door.ledger.take_warnings()), {}
+    warnings = (*door.ledger.store.warnings, *door.take_messages())
+    return 200, _success("check", body, warnings), {}
 
 
 def _place(lease: LeaseView | EndedLease) -> str:

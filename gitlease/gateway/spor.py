@@ -135,7 +135,8 @@ def extend_node(asked: CompatRequest) -> CompatAnswer:
 
 def release_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
-    result = carry_out("release", _door(asked, node), resources=[node])
+    door = _door(asked, node)
+    result = carry_out("release", door, resources=[node])
     places = result.body["edge_in"]
     return 200, {
         "ok": True,
@@ -144,7 +145,7 @@ def release_node(asked: CompatRequest) -> CompatAnswer:
         # Spor prints that the edge was retired for any other word than skipped.
         "edge": "removed" if result.body["edge"] == "removed" else "skipped",
         **({"edge_in": places} if places else {}),
-        **warnings_in(result),
+        **warnings_in(door),
     }
 
 
@@ -179,8 +180,8 @@ def set_status(asked: CompatRequest) -> CompatAnswer:
         _, claimed = _claimed(claim_named(asked, door, node))
         return 200, body | {"lease": claimed["lease"]}
     if progress is Progress.DONE:
-        done = carry_out("done", door, resource=node)
-        return 200, body | {"lease": None, **warnings_in(done)}
+        carry_out("done", door, resource=node)
+        return 200, body | {"lease": None, **warnings_in(door)}
     raise UsageError(
         f"a gateway does not write task files, so it cannot set {word}",
         hints=("set it in a clone: gitlease set TASK STATUS",),
@@ -224,9 +225,12 @@ def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
 
 def _answered(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] | GitleaseError:
     try:
-        return telling_sessions(verb)(asked.at(id=id))[1]
+        answer = telling_sessions(verb)(asked.at(id=id))[1]
     except GitleaseError as error:
+        asked.leave_messages(error.warnings)
         return error
+    asked.leave_messages(answer.get("warnings", ()))
+    return answer
 
 
 def _leased(status: str, result: Result, **more: Any) -> CompatAnswer:

@@ -138,6 +138,7 @@ def claim_by_name(door: Door, resource: Resource, **given: Any) -> Result:
             way = hint("to take it over, send {}", takeover=True, reason="TEXT")
             raise held.with_(hints=(*held.hints, way)) from None
         former = held.views[0].holder
+        door.ledger.messages.add(held.warnings)
     reason = given.pop("reason", None) or f"claimed by name, after {former}'s lease had lapsed"
     # Whoever took it since the refusal must not be displaced.
     terms = given | {"reason": reason, "takeover": True, "expect_holder": former}

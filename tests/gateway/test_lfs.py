@@ -312,3 +312,17 @@ def test_bad_requests_are_refused(names: Served) -> None:
     assert answer.headers["lfs-authenticate"].startswith("Basic")
     basic = httpx.get(f"{names.url}/lfs/locks", auth=("any", names.secret("jo")), trust_env=False)
     assert basic.status_code == 200
+
+
+def test_a_message_that_no_lock_can_report_comes_with_the_next_answer(names: Served) -> None:
+    names.ask("jo", "PUT", "/v1/leases/deploy")
+    note = {"resource": "deploy", "text": "main is red", "to_holder": True}
+    noted = names.ask("kim", "POST", "/v1/leases:note", json=note)
+    assert noted.status_code == 200, noted.text
+    assert lock(names, "art/a.psd").json().keys() == {"lock"}
+    assert paths(names) == ["art/a.psd"]
+    refused(lock(names, "art/"), 400)
+    listed = names.ask("jo", "GET", "/v1/leases").json()
+    told = 'note on deploy by kim@example.com: "main is red"'
+    assert listed["warnings"].count(told) == 1
+    assert told not in names.ask("jo", "GET", "/v1/leases").json()["warnings"]
