@@ -114,7 +114,7 @@ def commit_msg(context: HookContext, args: Sequence[str]) -> int:
 
 def pre_push(context: HookContext, args: Sequence[str]) -> int:
     """Check the pushed commits with the remote's current ledger."""
-    from gitlease.landing.plan import JUDGED
+    from gitlease.guard.pushes import JUDGED
 
     report_inbox(context)
     remote = args[0] if args else ""

@@ -27,6 +27,8 @@ from gitlease.kernel.rules.frozen import dataclass, replace
 from gitlease.kernel.rules.lease import same_person
 from gitlease.kernel.rules.work import Became, WorkRef
 
+JUDGED = "GITLEASE_PUSHING"
+"""Names, in the environment of hooks, the remote of a push that ``gitlease push`` itself judges."""
 MAX_FETCHED = 1024 * 1024
 _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
 MAX_COMMITS = 10_000

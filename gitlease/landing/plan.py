@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.guard.hooks import HookWorktree
-from gitlease.guard.pushes import REPLACES, names_of, removed
+from gitlease.guard.pushes import JUDGED, REPLACES, names_of, removed
 from gitlease.guard.reports import PushedCommit, PushedWork
 from gitlease.guard.whose import Makers
 from gitlease.kernel.git.branches import Branches
@@ -47,9 +47,6 @@ from gitlease.kernel.store.transport import (
     remote_refs,
     run_in,
 )
-
-JUDGED = "GITLEASE_PUSHING"
-"""Names, in the environment of hooks, the remote of a push that ``gitlease push`` itself judges."""
 
 
 @dataclass(frozen=True, kw_only=True)
