@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, clean
-from gitlease.server.opening import PushVerdict, Refusal, judge_push
+from gitlease.server.opening import judge_push
+from gitlease.server.receive import PushVerdict, Refusal
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"

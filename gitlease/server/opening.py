@@ -8,9 +8,7 @@ from gitlease.check.replay import check_past
 from gitlease.kernel.git.repository import Repository, discover
 from gitlease.kernel.git.run import SystemClock
 from gitlease.kernel.rules.errors import NotARepository
-from gitlease.server.receive import PushVerdict as PushVerdict
-from gitlease.server.receive import Refusal as Refusal
-from gitlease.server.receive import receive
+from gitlease.server.receive import PushVerdict, receive
 
 
 def judge_push(data: bytes) -> PushVerdict:

@@ -1,7 +1,7 @@
 """What a clone puts back of its own in a ledger that was restored from an older state.
 
 Every change of a ledger first puts back what the ledger lacks, so that whoever held a lease before
-it was deleted goes on (see ``core.moves.restoring``).
+it was deleted goes on (see ``kernel.rules.moves.restoring``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The wait: stand in line, look politely, wake when it may be free, and stop in time.
 
-1. Whoever has to wait takes a ticket (``core.moves.tickets``). It is a courtesy: where it cannot be
-   had, the wait goes on without, behind those who have one.
+1. Whoever has to wait takes a ticket (``kernel.rules.moves.tickets``). It is a courtesy: where it
+   cannot be had, the wait goes on without, behind those who have one.
 2. The first in line looks again a second after each look, or after as long as the look took, since
    what is waited for at all is often about to end. Its pauses grow to a twelfth of the time for
    which it has been first, but not beyond a few seconds while others behind it count on it. Its

@@ -79,7 +79,7 @@ class Header:
     format 2. ``ring`` has the operations of the last steps, whole steps only. ``format`` is the
     least that its records need, beside what its policy does: once raised, it never falls.
     ``moved_to`` names the place where a ledger that was moved goes on: nothing follows here.
-    ``closed_until`` is when a restored ledger grants again (see ``core.moves.restoring``).
+    ``closed_until`` is when a restored ledger grants again (see ``kernel.rules.moves.restoring``).
     """
 
     ledger_id: str
@@ -225,7 +225,7 @@ class Ticket:
     """A place in the queue for a resource: since when, and until when at most.
 
     Times are wall-clock milliseconds of the waiting client. Waiting for several resources takes a
-    ticket for each. See ``core.moves.tickets``.
+    ticket for each. See ``kernel.rules.moves.tickets``.
     """
 
     id: Annotated[str, 64]
