@@ -17,8 +17,7 @@ from gitlease.verbs import sentences
 if TYPE_CHECKING:
     from gitlease.agents.opening import AgentContext
     from gitlease.guard.presence import SharedTree
-    from gitlease.kernel.ledger.answers import QueueReading
-    from gitlease.tasks.queue import Carry
+    from gitlease.tasks.queue import Carry, QueueReading
 
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens

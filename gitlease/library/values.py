@@ -18,6 +18,7 @@ from gitlease.runs.leased_command import Ran
 from gitlease.runs.verbs import OUTCOMES
 from gitlease.runs.verbs import WorkEvent as WorkEvent
 from gitlease.runs.verbs import WorkOutcome as WorkOutcome
+from gitlease.tasks import queue
 from gitlease.tasks.queue import Carried, Carry, Entry, WhyNot
 from gitlease.verbs import wire
 from gitlease.verbs.table import Result
@@ -355,7 +356,7 @@ def in_python(source: str) -> str:
 def briefing(result: Result) -> QueueReading:
     """All that a briefing read; a gateway tells of no other tasks."""
     if result.value is not None:
-        reading: answers.QueueReading = result.value
+        reading: queue.QueueReading = result.value
         notes = tuple(
             LeftNote(resource=x.resource.text, author=x.author, at=moment_of(x.at), text=x.text)
             for x in reading.notes

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cache
 from typing import Protocol
 
-from gitlease.kernel.ledger.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
+from gitlease.kernel.ledger.answers import Answer, ClaimOptions, Taken
 from gitlease.kernel.ledger.claim import left_to, pick
 from gitlease.kernel.ledger.edges import BY_INIT, Planned, find_task, without_numbers
 from gitlease.kernel.ledger.ledger_session import LedgerSession, LedgerView, with_records
@@ -431,6 +431,33 @@ class TaskWorktrees(Protocol):
 
     def claim(self, task: Task, options: ClaimOptions) -> Answer | None:
         """Claim a task in a work tree made for it; None if the task was passed over."""
+
+
+@dataclass(frozen=True)
+class FoundTask:
+    """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
+
+    entry: Entry | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueReading:
+    """The tasks as one actor finds them.
+
+    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first;
+    ``others`` has what others hold, in every layer in use. ``left_alone``: what failed lately, or
+    waits for a person, and is not handed out.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    next_up: tuple[Entry, ...] = ()
+    carried: tuple[Carry, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    notes: tuple[Note, ...] = ()
+    others: tuple[LeaseView, ...] = ()
+    left_alone: tuple[Entry, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class TaskQueue:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from gitlease.kernel.ledger.answers import FoundTask, QueueReading
 from gitlease.kernel.ledger.stepping import read_leases
 from gitlease.kernel.rules.edge import Task
 from gitlease.kernel.rules.errors import Hint
@@ -13,7 +12,7 @@ from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Ticket
 from gitlease.kernel.rules.resources import WHOLE, Resource, scopes_overlap
-from gitlease.tasks.queue import Carried, Carry, Entry, WhyNot
+from gitlease.tasks.queue import Carried, Carry, Entry, FoundTask, QueueReading, WhyNot
 from gitlease.verbs import parameters as takes
 from gitlease.verbs import sentences, wire
 from gitlease.verbs.reading import NOBODY, whose

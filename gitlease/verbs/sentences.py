@@ -19,9 +19,9 @@ from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, fold
 from gitlease.verbs.table import Door
 
 if TYPE_CHECKING:
-    from gitlease.kernel.ledger.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.kernel.ledger.answers import Answer, EndedLease, Taken
     from gitlease.kernel.ledger.watch import WatchEvent
-    from gitlease.tasks.queue import Carry, Entry
+    from gitlease.tasks.queue import Carry, Entry, QueueReading
 
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})

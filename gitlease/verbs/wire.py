@@ -20,14 +20,14 @@ from gitlease.verbs.table import exit_of
 
 if TYPE_CHECKING:
     from gitlease.board.verbs import BoardRow, BoardView
-    from gitlease.kernel.ledger.answers import Answer, EndedLease, QueueReading, Taken
+    from gitlease.kernel.ledger.answers import Answer, EndedLease, Taken
     from gitlease.kernel.ledger.watch import WatchEvent
     from gitlease.kernel.rules.work import WorkRef
     from gitlease.landing.fenced_push import PushAnswer
     from gitlease.landing.landing import Landed
     from gitlease.runs.records import RunRecord
     from gitlease.runs.supervisor import Ended
-    from gitlease.tasks.queue import Carry, Entry
+    from gitlease.tasks.queue import Carry, Entry, QueueReading
     from gitlease.tools.doctor import Diagnosis
     from gitlease.verbs.findings import Finding
     from gitlease.wiring.workspace import Setting

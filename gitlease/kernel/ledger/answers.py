@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from gitlease.kernel.ledger.ports import Written
 from gitlease.kernel.rules.errors import GitleaseError, UsageError
@@ -15,10 +14,6 @@ from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import MAX_STEP, Note, Ticket
 from gitlease.kernel.rules.moves.operations import Claim, Event
 from gitlease.kernel.rules.resources import WHOLE, Resource
-
-if TYPE_CHECKING:
-    from gitlease.tasks.queue import Carry, Entry
-
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
@@ -159,33 +154,6 @@ class Taken:
     at: datetime
     reason: str | None
     lapsed: bool = False
-
-
-@dataclass(frozen=True)
-class FoundTask:
-    """A task in the queue, if there is one. ``warnings`` are about unusable task files."""
-
-    entry: Entry | None = None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueReading:
-    """The tasks as one actor finds them.
-
-    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first;
-    ``others`` has what others hold, in every layer in use. ``left_alone``: what failed lately, or
-    waits for a person, and is not handed out.
-    """
-
-    entries: tuple[Entry, ...] = ()
-    next_up: tuple[Entry, ...] = ()
-    carried: tuple[Carry, ...] = ()
-    taken: tuple[Taken, ...] = ()
-    notes: tuple[Note, ...] = ()
-    others: tuple[LeaseView, ...] = ()
-    left_alone: tuple[Entry, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def joined(one: Answer, other: Answer) -> Answer:
