@@ -27,7 +27,6 @@ from gitlease.kernel.ledger.answers import Answer
 from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
 from gitlease.kernel.ledger.ledger_session import LedgerSession, of_damage
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped
-from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.transaction import LONGEST_TURN, Step, fresh_id, with_views
 from gitlease.kernel.rules.errors import Denied, GitleaseError, Invalid, LeaseHeld, LeaseLost, Loss
 from gitlease.kernel.rules.frozen import dataclass, replace
@@ -440,7 +439,7 @@ class FencedPush:
         except GitleaseError as refusal:
             warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
             raise refusal.with_(warnings=warnings) from None
-        landed = () if dry_run else settle_landed(self._session).warnings
+        landed = () if dry_run else self._session.finish_landed().warnings
         warnings = (*settled.said, *answer.warnings, *landed, *self._told_last(settled))
         return replace(answer, warnings=warnings)
 

@@ -19,7 +19,6 @@ from gitlease.kernel.ledger.heartbeat import at_the_end, new_heartbeat, place_at
 from gitlease.kernel.ledger.keeping import holds_of
 from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.sessions import give_back, run_out, unbind
-from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.rules.errors import (
     GitleaseError,
     Invalid,
@@ -322,7 +321,7 @@ class LeasedCommand:
         self, ledger: LedgerSession, granted: Sequence[Grant], note: str | None, failed: bool
     ) -> list[str]:
         named = [x.resource for x in granted]
-        landed = settle_landed(ledger, named, ended=ledger.actor.session)  # the command pushed it
+        landed = ledger.finish_landed(named, ended=ledger.actor.session)  # the command pushed it
         warnings = [*landed.warnings]
         landed_ids = {lease.lease_id for lease in landed.leases}
         unlanded = [grant for grant in granted if grant.lease_id not in landed_ids]

@@ -10,15 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gitlease.guard.notes import CarriedLeases, is_due
-from gitlease.kernel.git.branches import Branches
 from gitlease.kernel.git.files import Unreadable
-from gitlease.kernel.git.repository import HEADS, Repository, commit_of, discover, without_secrets
+from gitlease.kernel.git.repository import Repository, discover, without_secrets
 from gitlease.kernel.git.run import SystemClock, WokenClock
 from gitlease.kernel.ledger.chores import Chore, in_order
 from gitlease.kernel.ledger.edges import EdgeRules, Edges
 from gitlease.kernel.ledger.ledger_session import Caller, Decisions, LedgerSession, Terms
 from gitlease.kernel.ledger.ports import Clock, Inbox, Snapshot, TaskList
-from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.ledger.transaction import PATIENCE
 from gitlease.kernel.rules.edge import People, Progress, Task
 from gitlease.kernel.rules.errors import Invalid
@@ -44,13 +42,15 @@ from gitlease.kernel.settings.schema import (
 )
 from gitlease.kernel.store.git_ledger import RefLedgerStore
 from gitlease.kernel.store.transport import TIME_LIMIT, Watched
-from gitlease.wiring.ledger import LedgerPlace, open_place
+from gitlease.wiring.ledger import LEARN, LedgerPlace, open_place
 
 if TYPE_CHECKING:
     from gitlease.guard.service import GuardService
+    from gitlease.kernel.ledger.answers import Answer
     from gitlease.kernel.settings.text import SuggestedSettings
     from gitlease.landing.landing import Landed, LandOptions
     from gitlease.runs.records import RunsFolder
+    from gitlease.tasks.landed import LandedTasks
     from gitlease.tasks.queue import TaskQueue
 
 
@@ -121,8 +121,7 @@ class Workspace:
                 ttl_source=settings.found["lease.ttl"].source,
                 patience=self.patience,
             ),
-            chores=in_order(_LearntMain(self), _DeadRuns(self)),
-            landed=Landing(self, watched),
+            chores=in_order(_LearntMain(self), _DeadRuns(self), _LandedTasks(self, watched)),
         )
 
     def _live_runs(self) -> frozenset[str]:
@@ -236,7 +235,7 @@ class Workspace:
 
         No contact where nothing is lacking.
         """
-        now, seconds = self.clock.now().wall_ms / MS, min(self.time_limit, FETCH)
+        now, seconds = self.clock.now().wall_ms / MS, min(self.time_limit, LEARN)
         self.place.learn_main(now=now, seconds=seconds, commit=commit)
 
     def main_branch(self) -> str | None:
@@ -332,15 +331,13 @@ def open_workspace(
     return opened
 
 
-MERGED, NEVER = "merged", "never"
-FETCH = 10.0  # seconds for a main branch that has moved on
 FETCH_EVERY = 60  # seconds between two tries
 LEARN_EVERY = 60_000  # milliseconds
 
 
 def end_landed(workspace: Workspace) -> tuple[str, ...]:
     """Complete the caller's leases of landed tasks in every layer in use; return messages."""
-    return tuple(x for space in workspace.in_use for x in settle_landed(space.ledger).warnings)
+    return tuple(x for space in workspace.in_use for x in space.ledger.finish_landed().warnings)
 
 
 def end_at_start(workspace: Workspace) -> tuple[str, ...]:
@@ -360,7 +357,7 @@ def beat(
 
     due = service.due(renewable)
     for space in workspace.in_use if due else ():
-        ended = settle_landed(space.ledger)
+        ended = space.ledger.finish_landed()
         workspace.inbox.leave(ended.warnings)
         ids = {view.lease_id for view in ended.leases}
         here = [lease for layer, lease in renewable if layer == space.layer and layer in due]
@@ -369,86 +366,6 @@ def beat(
         if leases or ids:
             service.refresh()
             workspace.inbox.leave([*messages, *service.lost()])
-
-
-class Landing:
-    """Tells the leases of landed work (LandedWork), by the main branch as this clone knows it.
-
-    What a contact with the remote shows of that branch by the way counts as well: what it has moved
-    on to is fetched then. That changes no ref, since those are for ``git fetch`` to move. Nothing
-    fails: what could not be ended now is ended the next time.
-    """
-
-    def __init__(self, workspace: Workspace, watched: Watched) -> None:
-        self._workspace, self._watched = workspace, watched
-        self._main: str | None = None  # the ref of the branch that the remote is watched for
-        self._newer = ""  # the commit that it has moved on to, if the ref has not
-        self._judged: str | None = None  # the tip by which leases were last judged
-
-    def __call__(
-        self, leases: Sequence[Lease], *, ended: str | None = None
-    ) -> tuple[Sequence[Lease], str]:
-        """Return them; nothing if the project's ``landing.release`` is never."""
-        workspace = self._workspace
-        rule = workspace.settings.landing_release
-        main = workspace.learn_main_branch() if leases and rule != NEVER else None
-        if main is None:
-            return (), ""
-        self._watch(main)
-        runs = _recorded_runs(workspace.place.private, workspace.clock)
-        alive = [run.session for run in runs.alive() if not runs.is_dead(run)] if runs else []
-        running = {*alive} - {ended}
-        free = [lease for lease in leases if lease.session not in running]
-        files = workspace.ledger.edges.files
-        from gitlease.tasks.files import landed
-
-        done = landed(workspace.repository, files, self._newer or main, free)
-        if rule == MERGED:
-            from gitlease.tasks.files import merged
-
-            done = merged(workspace.repository, self._newer or main, workspace.layer, done)
-        return done, main.removeprefix("refs/remotes/")
-
-    def watch(self, holds_tasks: Callable[[], bool]) -> None:
-        """Have contacts show by the way whether the main branch moves on, if that may matter."""
-        if self._workspace.place.task_files().may_exist() and holds_tasks():
-            self._watch()
-
-    def _watch(self, main: str | None = None) -> None:
-        if self._main is not None or self._workspace.settings.landing_release == NEVER:
-            return
-        main = main or self._workspace.main_branch() or ""
-        place = f"refs/remotes/{self._workspace.location.name}/"
-        if main.startswith(place):  # the ledger is where the work is
-            self._main = main
-            self._watched.ref = HEADS + main.removeprefix(place)
-
-    def is_to_judge(self) -> bool:
-        """Tell whether the last contact shows a main branch by which leases were not judged."""
-        if self._main is None:
-            return False
-        before, self._judged = self._judged, self._watched.tip
-        return self._has_moved(self._main, before) or before is None
-
-    def _has_moved(self, main: str, before: str | None) -> bool:
-        """Fetch the branch if it is elsewhere than the tracking ref; return whether it is."""
-        workspace, tip = self._workspace, self._watched.tip
-        if tip in ("", before):
-            return False
-        repository, remote = workspace.repository, workspace.location.name or ""
-        self._newer = ""
-        if commit_of(repository, main) == tip:
-            return False
-        if not commit_of(repository, tip):
-            private, now = workspace.place.private, workspace.ledger.clock.now().wall_ms
-            if not is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS):
-                return False
-            branch = main.removeprefix(f"refs/remotes/{remote}/")
-            Branches(repository).fetch_commits(remote, branch, seconds=FETCH)
-        self._newer = tip if commit_of(repository, tip) else ""
-        if self._newer:
-            workspace.learn_main(self._newer)
-        return bool(self._newer)
 
 
 class _CloneChore(Chore):
@@ -492,6 +409,55 @@ class _DeadRuns(_CloneChore):
         from gitlease.runs.dead_runs import dead_runs_of
 
         return [end for _, ends in dead_runs_of(session, runs) for end in ends]
+
+
+class _LandedTasks(_CloneChore):
+    """Ends leases of landed tasks; ``tasks.landed`` is loaded once it matters what has landed."""
+
+    _loaded: LandedTasks | None = None
+
+    def __init__(self, workspace: Workspace, watched: Watched) -> None:
+        super().__init__(workspace)
+        self._watched = watched
+
+    def watch(self, session: LedgerSession) -> None:
+        # Only a task file can say that work is done.
+        files = self._workspace.place.task_files()
+        if files.may_exist() and any(lease.edge for lease in session.own_live()):
+            self._chore.watch(session)
+
+    def has_landed(self, session: LedgerSession) -> bool:
+        return self._loaded is not None and self._loaded.has_landed(session)
+
+    def landed(
+        self, session: LedgerSession, leases: Sequence[Lease], *, ended: str | None = None
+    ) -> Answer | None:
+        has_tasks = any(lease.edge for lease in leases)
+        return self._chore.landed(session, leases, ended=ended) if has_tasks else None
+
+    def remarks(self, session: LedgerSession, leases: Sequence[Lease]) -> tuple[str, ...]:
+        has_tasks = any(lease.edge for lease in leases)
+        return self._chore.remarks(session, leases) if has_tasks else ()
+
+    @property
+    def _chore(self) -> LandedTasks:
+        if self._loaded is None:
+            from gitlease.tasks.landed import LandedTasks
+
+            self._loaded = LandedTasks(
+                self._workspace, self._watched, running=self._running, may_fetch=self._may_fetch
+            )
+        return self._loaded
+
+    def _running(self) -> Sequence[str]:
+        runs = _recorded_runs(self._workspace.place.private, self._workspace.clock)
+        if runs is None:
+            return ()
+        return [run.session for run in runs.alive() if not runs.is_dead(run)]
+
+    def _may_fetch(self, main: str) -> bool:
+        private, now = self._workspace.place.private, self._workspace.clock.now().wall_ms
+        return is_due(private, f"main {main}", every=FETCH_EVERY, now=now / MS)
 
 
 def _recorded_runs(private: str, clock: Clock) -> RunsFolder | None:

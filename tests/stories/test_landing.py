@@ -20,6 +20,7 @@ from support.typed import Typist
 from gitlease.guard import entry
 from gitlease.guard.opening import HookContext, open_hooks
 from gitlease.kernel.git.run import GitResult, run_git
+from gitlease.kernel.ledger.chores import in_order
 from gitlease.kernel.rules.instant import MS
 
 pytestmark = pytest.mark.slow
@@ -54,7 +55,7 @@ class Project:
     def state(self, name: str = "F001") -> list[tuple[str, str]]:
         """Every record of a resource, by holder and state, as jo reads it."""
         ledger = self.jo.open(".").ledger
-        ledger.landed = None  # it is no contact of jo's
+        ledger.chores = in_order()  # it is no contact of jo's
         found = LeaseService(ledger).read().leases
         return [(x.holder.partition("@")[0], x.state) for x in found if x.resource == name]
 
@@ -217,7 +218,7 @@ def test_a_branch_that_cannot_be_fetched_leaves_the_lease(
 ) -> None:
     project.kim.ok("claim F001 --ttl 2h")
     project.lands()
-    monkeypatch.setattr("gitlease.wiring.workspace.FETCH", 0.0)
+    monkeypatch.setattr("gitlease.tasks.landed.FETCH", 0.0)
     contacts.clear()
     assert LANDED not in project.kim.ok("renew F001").err
     assert LANDED not in project.kim.ok("renew F001").err

@@ -30,10 +30,10 @@ from gitlease.kernel.ledger.ledger_session import LedgerSession
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped, Written
 from gitlease.kernel.ledger.stepping import (
     change,
+    change_alone,
     change_with_edges,
     in_every,
     is_in_ledger,
-    settle_landed,
 )
 from gitlease.kernel.ledger.transaction import fresh_id, noting_id
 from gitlease.kernel.rules.edge import Progress
@@ -99,7 +99,7 @@ def renew(
     """
     wanted = several(resources)
     # What has landed must not be lengthened.
-    landed = _of(settle_landed(session, wanted), wanted, scope)
+    landed = _of(session.finish_landed(wanted), wanted, scope)
     finished = {fold(view.resource) for view in landed.leases}
     operations = [
         Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
@@ -142,7 +142,7 @@ def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Ans
 
 
 def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
-    landed, before = settle_landed(session), session.unread_notices()
+    landed, before = session.finish_landed(), session.unread_notices()
     op = Renew(id=fresh_id(), actor=session.actor, ttl=ttl)
     answer = joined(landed, change(session, "renew", [op], together=False))
     head = session.store.known(session.layer)
@@ -171,7 +171,8 @@ def renew_grants(session: LedgerSession, grants: Sequence[Grant], *, in_use: boo
     the leases are ``in_use``: whoever uses them would be stopped for the loss.
     """
     op = Renew(id=fresh_id(), actor=session.actor, grants=tuple(grants))
-    return change(session, "heartbeat", [op], together=False, landed=not in_use)
+    carry_out = change_alone if in_use else change
+    return carry_out(session, "heartbeat", [op], together=False)
 
 
 def extend(
@@ -181,7 +182,7 @@ def extend(
 
     A lease of a landed task is completed instead.
     """
-    landed = _of(settle_landed(session, [resource]), [resource], scope)
+    landed = _of(session.finish_landed([resource]), [resource], scope)
     if landed.leases:
         return landed
     op = Extend(id=fresh_id(), actor=session.actor, resource=resource, seconds=seconds, scope=scope)

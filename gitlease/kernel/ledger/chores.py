@@ -32,13 +32,14 @@ from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.edge import People
 from gitlease.kernel.rules.errors import GitleaseError
 from gitlease.kernel.rules.frozen import dataclass, replace
-from gitlease.kernel.rules.lease import Actor, State, same_person
+from gitlease.kernel.rules.lease import Actor, Lease, State, same_person
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import NOTED, Fate, Ledger, Notice, is_of_kept
 from gitlease.kernel.rules.moves.operations import TAKEOVER, Acknowledge, Operation, Outcome
 from gitlease.kernel.rules.resources import WHOLE
 
 if TYPE_CHECKING:
+    from gitlease.kernel.ledger.answers import Answer
     from gitlease.kernel.ledger.ledger_session import LedgerSession
 
 
@@ -50,6 +51,10 @@ class Chore(Protocol):
 
     def learn(self, session: LedgerSession) -> None:
         """Learn what this clone lacks before anything is planned or waited for; never fails."""
+        return
+
+    def watch(self, session: LedgerSession) -> None:
+        """Have the next contact with the remote show by the way what this chore must know."""
         return
 
     def before(self, session: LedgerSession) -> tuple[str, ...]:
@@ -68,8 +73,29 @@ class Chore(Protocol):
         """Messages once a step was carried out or refused, with the state as known then."""
         return ()
 
+    def has_landed(self, session: LedgerSession) -> bool:
+        """Tell whether the last contact may have shown that work of the caller has landed."""
+        return False
 
-def in_order(main_branch: Chore | None = None, dead_runs: Chore | None = None) -> tuple[Chore, ...]:
+    def landed(
+        self, session: LedgerSession, leases: Sequence[Lease], *, ended: str | None = None
+    ) -> Answer | None:
+        """End those of the caller's leases whose work has landed; None if none has.
+
+        The run of the session ``ended`` is over.
+        """
+        return None
+
+    def remarks(self, session: LedgerSession, leases: Sequence[Lease]) -> tuple[str, ...]:
+        """Describe what is known of others' leases that are in the caller's way; never fails."""
+        return ()
+
+
+def in_order(
+    main_branch: Chore | None = None,
+    dead_runs: Chore | None = None,
+    landed_tasks: Chore | None = None,
+) -> tuple[Chore, ...]:
     """The chores of a session. Each of the moments calls them in this order.
 
     1. The default branch, of which a clone learns what it lacks: all others may ask about tasks.
@@ -78,9 +104,15 @@ def in_order(main_branch: Chore | None = None, dead_runs: Chore | None = None) -
     3. Edits of killed commands, before anything is planned on these files.
     4. Dead runs, which only a clone has: a claim of theirs that may still land is open, and the
        leases that they lose are free to the step that follows.
+    5. Landed tasks, which are judged once their edges are settled.
     """
-    chores = main_branch, OpenChanges(), InterruptedEdits(), dead_runs
+    chores = main_branch, OpenChanges(), InterruptedEdits(), dead_runs, landed_tasks
     return tuple(chore for chore in chores if chore is not None)
+
+
+def remarks(session: LedgerSession, leases: Sequence[Lease]) -> tuple[str, ...]:
+    """Describe what is known of others' leases that are in the caller's way; never fails."""
+    return tuple(text for chore in session.chores for text in chore.remarks(session, leases))
 
 
 # --- changes of unknown outcome -------------------------------------------------------------------

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Self
 
 from gitlease.kernel.ledger.answers import NO_TURN, Answer, ClaimOptions, Turn, several
+from gitlease.kernel.ledger.chores import remarks
 from gitlease.kernel.ledger.edges import HELD, Planned
 from gitlease.kernel.ledger.ledger_session import LedgerSession
-from gitlease.kernel.ledger.stepping import change_with_edges, landed_for_others
+from gitlease.kernel.ledger.stepping import change_with_edges
 from gitlease.kernel.ledger.transaction import fresh_id
 from gitlease.kernel.rules.edge import Assignee, Progress, Task
 from gitlease.kernel.rules.errors import GitleaseError, Invalid, LeaseHeld
@@ -161,7 +162,7 @@ def _claim(plan: ClaimPlan, *, wait: int | None, on_wait: OnWait) -> Answer:
                     checked=options.one,
                 )
             except LeaseHeld as held:
-                hints = (*held.hints, *landed_for_others(session, held.conflicts))
+                hints = (*held.hints, *remarks(session, held.conflicts))
                 raise held.with_(hints=hints) from None
     answer = attempt.answer
     return replace(answer, warnings=(*answer.warnings, *_claimed_elsewhere(session, answer)))

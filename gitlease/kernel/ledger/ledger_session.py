@@ -20,13 +20,13 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
 
+from gitlease.kernel.ledger.answers import Answer, joined
 from gitlease.kernel.ledger.chores import Chore, Mailbox, is_to
 from gitlease.kernel.ledger.edges import Edges
 from gitlease.kernel.ledger.messages import Messages, waiting
 from gitlease.kernel.ledger.ports import (
     Clock,
     Inbox,
-    LandedWork,
     LedgerStore,
     Snapshot,
 )
@@ -57,6 +57,7 @@ RECORD, FILE = "record", "file"
 _GRANTS = frozenset({"claimed", "taken_over"})
 _BY_ITSELF = frozenset({"released", UNASSIGNED})  # what a person gave back
 _ENDINGS = frozenset({*_BY_ITSELF, "completed", "revoked", "displaced", "retired"})
+_NOTHING_LANDED = Answer(status="completed", changed=False)
 LOOKED_BACK = 5_000  # events of the audit trail that are read for decisions
 
 
@@ -250,16 +251,13 @@ class LedgerSession:
         edges: Edges,
         terms: Terms,
         chores: Sequence[Chore],
-        landed: LandedWork | None = None,
     ) -> None:
         self.store, self.clock, self.layer = store, clock, layer
         self.caller, self.actor = caller, caller.actor
         self.edges, self.terms = edges, terms
         self.decisions = edges.decisions
-        self.landed = landed
-        self.completes_landed = False  # whether that is under way, so that it does not begin again
         self.is_dry = False  # whether its steps are only rehearsed
-        self._chores = tuple(chores)
+        self.chores = tuple(chores)
         self._is_settled = False  # whether the chores before the next step are done
         self.messages = Messages()
         self.mailbox = Mailbox(self, caller.inbox)
@@ -361,15 +359,13 @@ class LedgerSession:
             head = self.store.known(self.layer)
         else:
             # Asked for with the ledger's ref in one connection.
-            self._watch_main_branch()
+            self._watch()
             head = self.store.fetch(self.layer)
-            for chore in self._chores:
+            for chore in self.chores:
                 self.messages.add(chore.read(self, head))
-            if self.is_landing_to_judge():
-                from gitlease.kernel.ledger.stepping import settle_landed
-
-                self.messages.add(settle_landed(self).warnings)
-                # What has landed was completed just now: the answer is of after that.
+            if self.has_landed():
+                self.messages.add(self.finish_landed().warnings)
+                # The answer is of after that.
                 head = self.store.known(self.layer) or head
         if head is None:
             raise NotFound.of_copy(self.layer)
@@ -409,7 +405,7 @@ class LedgerSession:
         try:
             if self.is_dry:
                 # What a real step would let go of first.
-                before = [op for chore in self._chores for op in chore.rehearsed(self)]
+                before = [op for chore in self.chores for op in chore.rehearsed(self)]
                 step = _read_with_retry(lambda: rehearse([*before, *batch], together=together))
             else:
                 step = carry_out(batch, together=together, what=named(what, operations))
@@ -424,7 +420,7 @@ class LedgerSession:
         return step
 
     def _add_messages_after(self, head: Snapshot | None) -> None:
-        for chore in self._chores:
+        for chore in self.chores:
             self.messages.add(chore.after(self, head))
         self.messages.add(self.mailbox.news(head))
 
@@ -437,26 +433,47 @@ class LedgerSession:
         """
         self.learn()
         if not self._is_settled and not self.is_dry:
-            self._watch_main_branch()
-            for chore in self._chores:
+            self._watch()
+            for chore in self.chores:
                 self.messages.add(chore.before(self))
             self._is_settled = True
 
-    def is_landing_to_judge(self) -> bool:
-        """Return whether the last contact may have shown that work of this holder has landed."""
-        if self.landed is None or self.completes_landed or self.is_dry:
-            return False
-        return self.landed.is_to_judge()
+    def has_landed(self) -> bool:
+        """Return whether the last contact may have shown that work of the caller has landed."""
+        return not self.is_dry and any(chore.has_landed(self) for chore in self.chores)
+
+    def finish_landed(
+        self, resources: Iterable[Resource] | None = None, *, ended: str | None = None
+    ) -> Answer:
+        """End the caller's leases of work that has landed, before another verb; never fails.
+
+        ``resources``: only leases of these, lapsed ones too; None: of all in this clone's copy.
+        The run of the session ``ended`` is over. A failure is left for the next time.
+        """
+        done = _NOTHING_LANDED
+        try:
+            if resources is None:  # without reading the records of everybody else
+                leases = self.own_live()
+            else:
+                leases = [x for one in resources for x in self.decisions.own_records(one)]
+            for chore in self.chores:
+                answer = chore.landed(self, leases, ended=ended)
+                if answer is not None:
+                    done = joined(done, answer)
+        except GitleaseError as error:
+            done = replace(done, warnings=error.warnings)
+        usual = self.store.warnings  # of the place itself, nothing new
+        return replace(done, warnings=tuple(x for x in done.warnings if x not in usual))
 
     def learn(self) -> None:
         """Learn what this clone lacks, for a command that asks the remote."""
-        for chore in self._chores:
+        for chore in self.chores:
             chore.learn(self)
 
-    def _watch_main_branch(self) -> None:
-        if self.landed is not None:
+    def _watch(self) -> None:
+        for chore in self.chores:
             with suppress(GitleaseError):  # what follows reports it
-                self.landed.watch(lambda: any(x.edge for x in self.own_live()))
+                chore.watch(self)
 
 
 def _read_with_retry(read: Callable[[], T]) -> T:

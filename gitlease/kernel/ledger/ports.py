@@ -420,31 +420,6 @@ class Intent:
     root: str = ""
 
 
-class LandedWork(Protocol):
-    """Tells which leases are of work that has landed on the main branch that this clone knows."""
-
-    def __call__(
-        self, leases: Sequence[Lease], *, ended: str | None = None
-    ) -> tuple[Sequence[Lease], str]:
-        """Return those of these leases whose task was finished since their claim, and the branch.
-
-        Leases of commands that still run are left out: they would be stopped for the loss. The run
-        of the session ``ended`` is over. Asks no remote; raises GitleaseError.
-        """
-        ...
-
-    def watch(self, holds_tasks: Callable[[], bool]) -> None:
-        """Have contacts show by the way whether the main branch moves on, if that may matter."""
-        ...
-
-    def is_to_judge(self) -> bool:
-        """True if watched leases were not judged by the main branch as the last contact shows it.
-
-        It is fetched then.
-        """
-        ...
-
-
 INDEX = ":"  # the name of the index among refs
 
 

@@ -1,7 +1,6 @@
 """The ledger read and changed: one reading, or one step with its answer and task file edits.
 
-Of the step and its edits there are both, or none. Leases whose tasks were finished on the main
-branch are completed on the way to other verbs.
+Of the step and its edits there are both, or none.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from gitlease.kernel.ledger.answers import MAX_RESOURCES, Answer, EndedLease, Reading, joined
+from gitlease.kernel.ledger.answers import Answer, EndedLease, Reading, joined
+from gitlease.kernel.ledger.chores import remarks
 from gitlease.kernel.ledger.edges import (
     HELD,
     Edges,
@@ -26,13 +26,12 @@ from gitlease.kernel.ledger.ledger_session import (
     unreadable_line,
 )
 from gitlease.kernel.ledger.ports import Intent, Snapshot, Written
-from gitlease.kernel.ledger.transaction import Step, fresh_id
+from gitlease.kernel.ledger.transaction import Step
 from gitlease.kernel.rules.edge import EdgeEdit, People, printable
 from gitlease.kernel.rules.errors import USE_ANY, GitleaseError, Invalid, LeaseHeld
 from gitlease.kernel.rules.frozen import replace
 from gitlease.kernel.rules.instant import MS
 from gitlease.kernel.rules.lease import Actor, Lease, Relation, State, relation, same_person
-from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.ledger import Changes, Ledger, Note
 from gitlease.kernel.rules.moves.claiming import only_edge, rivals_of
 from gitlease.kernel.rules.moves.operations import (
@@ -50,7 +49,7 @@ from gitlease.kernel.rules.moves.operations import (
     Retire,
 )
 from gitlease.kernel.rules.moves.tickets import line_for
-from gitlease.kernel.rules.resources import GLOBAL_LAYER, WHOLE, Resource, fold
+from gitlease.kernel.rules.resources import WHOLE, Resource, fold
 from gitlease.kernel.rules.work import trailer
 
 Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
@@ -88,15 +87,27 @@ def change(
     *,
     together: bool = True,
     notes_of: Sequence[Resource] = (),
-    landed: bool = True,
 ) -> Answer:
     """Carry out a step without task file edits; ``notes_of`` adds the notes of resources.
 
-    ``landed`` completes what the contact with the remote shows to have landed.
+    What the contact with the remote shows to have landed is finished as well.
     """
+    return _with_landed(
+        session, change_alone(session, what, operations, together=together, notes_of=notes_of)
+    )
+
+
+def change_alone(
+    session: LedgerSession,
+    what: str,
+    operations: Sequence[Operation],
+    *,
+    together: bool = True,
+    notes_of: Sequence[Resource] = (),
+) -> Answer:
+    """Carry out the same step, whatever has landed meanwhile."""
     step = session.step(what, operations, together=together)
-    answer = _answer(session, step, operations, notes_of=notes_of)
-    return _with_landed(session, answer) if landed else answer
+    return _answer(session, step, operations, notes_of=notes_of)
 
 
 def change_with_edges(
@@ -226,12 +237,12 @@ def _is_by_file(refusal: GitleaseError) -> bool:
 
 
 def _with_landed(session: LedgerSession, answer: Answer) -> Answer:
-    """Complete what has landed, as the answer's contact with the remote shows it."""
-    if not session.is_landing_to_judge():
+    """Finish what has landed, as the answer's contact with the remote shows it."""
+    if not session.has_landed():
         return answer
-    landed = settle_landed(session)
+    landed = session.finish_landed()
     ids = {view.lease_id for view in landed.leases}
-    # What was completed on the way is told as that, and no more as held.
+    # What was finished on the way is told as that, and no more as held.
     kept = tuple(view for view in answer.leases if view.lease_id not in ids)
     if len(kept) == len(answer.leases):
         return replace(answer, warnings=answer.warnings + landed.warnings)
@@ -439,100 +450,6 @@ def overall(statuses: Sequence[str]) -> str:
     return statuses[0] if statuses else "renewed"
 
 
-OWN = (Relation.MINE, Relation.MINE_LAPSED)
-NOTHING = Answer(status="completed", changed=False)
-
-
-def settle_landed(
-    session: LedgerSession, resources: Iterable[Resource] | None = None, *, ended: str | None = None
-) -> Answer:
-    """Complete the caller's leases of landed tasks before another verb; no task file changes.
-
-    ``resources``: only leases of these, lapsed ones too; None: of all in this clone's copy.
-    A failure is left for the next time, and so are more leases than one step carries. ``ended`` is
-    as in LandedWork.
-    """
-    # Completing is a step as well, which must not look for landed work again.
-    session.completes_landed = True
-    try:
-        answer = _complete_landed(session, resources, ended)
-    except GitleaseError as error:
-        answer = replace(NOTHING, warnings=error.warnings)
-    finally:
-        session.completes_landed = False
-    usual = session.store.warnings  # of the place itself, nothing new
-    return replace(answer, warnings=tuple(x for x in answer.warnings if x not in usual))
-
-
-def _complete_landed(
-    session: LedgerSession, resources: Iterable[Resource] | None, ended: str | None
-) -> Answer:
-    # The remote is asked only if something has landed, by this clone's copy: first whether the
-    # very same leases are still there. One that ended meanwhile is among ``refused``.
-    head = session.store.known(session.layer)
-    if session.landed is None or head is None or head.ledger is None:
-        return NOTHING
-    if resources is None:  # without reading the records of everybody else
-        leases = session.own_live()
-    else:
-        leases = [x for resource in resources for x in session.decisions.own_records(resource)]
-    own = _own(session, head, leases)
-    landed, branch = session.landed(own, ended=ended) if own else ((), "")
-    if not landed:
-        return NOTHING
-    look, ids = session.look(), {lease.lease_id for lease in landed}
-    still = [x for x in _own(session, look.head, look.leases) if x.lease_id in ids][:MAX_RESOURCES]
-    if not still:
-        return replace(NOTHING, warnings=session.take_warnings())
-    operations = [
-        Complete(
-            id=fresh_id(),
-            actor=session.actor,
-            resource=lease.resource,
-            lease_id=fresh_id(),
-            scope=lease.scope,
-            held_only=True,
-        )
-        for lease in still
-    ]
-    answer = change(session, "completion", operations, together=False)
-    messages = tuple(_message(view, branch) for view in answer.leases)
-    warnings = tuple(dict.fromkeys((*answer.warnings, *messages)))
-    return replace(answer, warnings=warnings)
-
-
-def landed_for_others(session: LedgerSession, conflicts: Sequence[Lease]) -> tuple[str, ...]:
-    """Describe leases in the way whose task is done on the main branch; never fails."""
-    # Only their holder's clone ends them, and it may not have fetched that branch yet.
-    tasks = [lease for lease in conflicts if lease.edge]
-    if session.landed is None or not tasks:
-        return ()
-    try:
-        landed, branch = session.landed(tasks)
-    except GitleaseError:
-        return ()
-    return tuple(
-        f"{lease.resource} is done on {branch}; {lease.holder}'s clone has not seen it yet"
-        for lease in landed
-    )
-
-
-def _own(session: LedgerSession, head: Snapshot, leases: Iterable[Lease]) -> list[Lease]:
-    moment = session.moment(head)
-    return [
-        lease
-        for lease in leases
-        if lease.edge  # only a task file can say that it is done
-        and relation(lease, session.actor, head.policy, moment) in OWN
-    ]
-
-
-def _message(view: LeaseView, branch: str) -> str:
-    scope = "" if view.scope == WHOLE else f" (scope {view.scope})"
-    layer = "" if view.layer == GLOBAL_LAYER else f" in layer {view.layer}"
-    return f"{view.resource} is done on {branch}: your lease of it{scope}{layer} is completed"
-
-
 WHOLE_HISTORY = 100_000
 LOOKED_BACK = 1_000  # events that are read for leases that ended
 ENDS = {"released": State.RELEASED, "revoked": State.REVOKED}
@@ -594,12 +511,11 @@ def _of_resource(
         ]
     active = (x for x in leases if x.state is State.ACTIVE)
     others = [x for x in active if not x.same_holder(session.actor)]
-    landed = landed_for_others(session, others)
     return Reading(
         leases=session.views_in(head, leases),
         notes=ledger.notes(resource),
         waiting=line_for(ledger, resource, (), session.clock.now().wall_ms),
-        warnings=(*unreadable_line(ledger, resource), *landed),
+        warnings=(*unreadable_line(ledger, resource), *remarks(session, others)),
     )
 
 

@@ -29,7 +29,6 @@ from support.repos import common_dir, git, run_git
 from support.session import LeaseService
 from support.workers import Workers
 
-from gitlease.kernel.ledger.stepping import settle_landed
 from gitlease.kernel.rules.errors import (
     Denied,
     GitleaseError,
@@ -164,11 +163,11 @@ def test_changes_read_and_write_the_same_few_objects_however_many_leases(
     assert new_objects(bare, lambda: leases.claim("F001")) == 6
     assert new_objects(bare, lambda: leases.renew("F001")) == 6
     assert len(read) < 40
-    settle_landed(leases._ledger)
+    leases._ledger.finish_landed()
     door(kim).claim("F002")
     leases.renew("F001")
     read.clear()
-    settle_landed(leases._ledger)  # which looks among its own leases only
+    leases._ledger.finish_landed()  # which looks among its own leases only
     assert new_objects(bare, lambda: leases.release("F001")) <= 5
     assert len(read) < 40
     assert len(leases.list()) == MANY + 1
