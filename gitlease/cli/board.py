@@ -91,6 +91,8 @@ def _live(call: Call, *, cached: bool) -> None:
     # The program starts without the collector of garbage; this may last for days.
     gc.enable()
     call.called = Called(verb="board")
+    # The shell's screen shows them again when the board ends.
+    output.warn(call.take_messages())
     LiveBoard(call.workspace, console, follow=not cached).run()
 
 

@@ -177,3 +177,18 @@ def test_a_refusal_is_told_on_the_terminal_as_it_was(clone: Path) -> None:
         assert terminal.ended() == 7
     assert b"there is no layer nowhere" in terminal.written
     assert b"\x1b[?1049h" not in terminal.written
+
+
+@pytest.mark.slow("60")
+def test_messages_of_the_look_before_the_board_stay_on_the_terminal(
+    clone: Path, path_remote: Remote, kim: Desk
+) -> None:
+    ada = Desk(clone, env=path_remote.env)
+    ada.document("claim", "deploy", "--any", "--layer", "art")
+    kim.document("note", "deploy", "main is red", "--to-holder", "--layer", "art")
+    with looking(clone, "--layer", "art") as terminal:
+        terminal.until(lambda shown: "HELD 1" in shown, "the board")
+        before, _, _ = terminal.written.partition(b"\x1b[?1049h")
+        terminal.type("\x03")
+        assert terminal.ended() == 130
+    assert b'note on deploy by kim@example.com: "main is red"' in before
