@@ -85,7 +85,7 @@ class SharedStore:
         self.confirm, self.prepare = store.confirm, store.prepare
         self.settle, self.keep_pending = store.settle, store.keep_pending
         self.forget_pending, self.history = store.forget_pending, store.history
-        self.steps, self.shown = store.steps, store.shown
+        self.steps, self.shown, self.pushes = store.steps, store.shown, store.pushes
         self.accept, self.doubt, self.admit = store.accept, store.doubt, store.admit
 
     def since_now(self) -> SharedStore:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from support.memory import ComparedRecords
 
-from gitlease.kernel.ledger.ports import Change, Pending
+from gitlease.kernel.ledger.ports import Change, Pending, PushRecord
 from gitlease.kernel.rules.frozen import JSON, replace
 from gitlease.kernel.rules.instant import MS, Instant
 from gitlease.kernel.rules.lease import Lease, LeaseKey, State, person_key
@@ -230,6 +230,9 @@ class Disk(StateFolder):
     def mark(self) -> str:
         known = self.load()
         return known.version if known else ""
+
+    def note_push(self, push: PushRecord) -> None:
+        """Nothing is kept of what was pushed."""
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         before = self.images[-1].shown

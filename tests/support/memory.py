@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gitlease.guard.notes import IdleMarker
 from gitlease.guard.reports import CachedLedger, Unreachable
-from gitlease.kernel.ledger.ports import Cause, Change, Clock, Pending, Swapped
+from gitlease.kernel.ledger.ports import Cause, Change, Clock, Pending, PushRecord, Swapped
 from gitlease.kernel.rules.errors import Denied, Invalid, Unavailable
 from gitlease.kernel.rules.frozen import dataclass, field, replace
 from gitlease.kernel.rules.lease import Lease, LeaseKey, person_key
@@ -363,6 +363,9 @@ class MemoryState(StateFolder):
         before = frozenset(self._shown)
         self._shown |= dict.fromkeys(notices)
         return before
+
+    def note_push(self, push: PushRecord) -> None:
+        """Nothing is kept of what was pushed."""
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         self._pending[pending.operations[0]] = pending

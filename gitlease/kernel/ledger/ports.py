@@ -202,7 +202,7 @@ class Swapped:
     that it cannot land later. ``detail`` is the remote's message without secrets, ``said`` its
     output after a clean success, and ``hints`` come from its hooks with a refusal. ``locked`` is
     the ref of the work beside the ledger that is locked there. ``unnamed``: the remote did not
-    say of the ledger's own ref why this was not done.
+    say of the ledger's own ref why this was not done. ``took`` is how many milliseconds it took.
     """
 
     fate: Fate
@@ -214,6 +214,21 @@ class Swapped:
     hints: tuple[str, ...] = ()
     locked: str = ""
     unnamed: bool = False
+    took: int = 0
+
+
+@dataclass(frozen=True)
+class PushRecord:
+    """A push of this clone: when it began (wall-clock ms), how many ms it took, and what for.
+
+    ``fate`` is ``landed``, ``lost``, ``refused`` or ``unknown``. ``sent``: with a pack.
+    """
+
+    at: int
+    took: int
+    what: str
+    fate: str
+    sent: bool
 
 
 @dataclass(frozen=True)
@@ -325,6 +340,9 @@ class LedgerStore(Protocol):
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
         """Every state after ``before`` up to ``after``, oldest first; none if there are more than
         ``limit`` or no path. If ``before`` has no version: the last ``limit`` ones."""
+
+    def pushes(self, layer: str) -> Sequence[PushRecord]:
+        """The last pushes of this clone, oldest first, without a connection; some may be lost."""
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown in this clone; returns those that had been shown before."""

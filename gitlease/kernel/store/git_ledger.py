@@ -30,6 +30,7 @@ from gitlease.kernel.ledger.ports import (
     LedgerStep,
     Pending,
     Prepared,
+    PushRecord,
     Snapshot,
     Swapped,
     note_sent,
@@ -445,10 +446,12 @@ class RefLedgerStore:
         *,
         on_start: Callable[[], object] = lambda: None,
     ) -> Swapped:
+        began = self.clock.now()
         for layer in prepared.changes:
             # Before it is sent: a kill in between must not leave a push that nobody asks about.
             self.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work, on_start)
+        self._note_push(prepared, swapped, began)
         if swapped.fate is not Fate.APPLIED:
             names = ", ".join(change.what for change in prepared.changes.values())
             why = swapped.detail or swapped.cause.value
@@ -456,6 +459,19 @@ class RefLedgerStore:
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
             self.forget_pending(prepared)
         return swapped
+
+    def _note_push(self, prepared: Prepared, swapped: Swapped, began: Instant) -> None:
+        if swapped.cause is Cause.UNREACHABLE and not swapped.sent:
+            return
+        fates = {Fate.APPLIED: "landed", Fate.LOST: "lost"}
+        refused = swapped.cause in (Cause.REFUSED, Cause.WORK)
+        fate = fates.get(swapped.fate, "refused" if refused else "unknown")
+        what = ", ".join(change.what for change in prepared.changes.values())
+        push = PushRecord(began.wall_ms, swapped.took, what, fate, swapped.sent)
+        self.state(next(iter(prepared.changes))).note_push(push)
+
+    def pushes(self, layer: str) -> Sequence[PushRecord]:
+        return self.state(layer).pushes()
 
     # --- what is pending --------------------------------------------------------------------------
 
@@ -527,15 +543,16 @@ class RefLedgerStore:
         except GitleaseError:
             self.forget_pending(prepared)  # nothing was sent that could land
             raise
+        took = began.elapsed_at_least(self.clock.now())
+        pushed = replace(pushed, took=took)
         if pushed.fate is Fate.APPLIED:
-            # Work may be much, so what it takes says nothing of a step.
-            took = began.elapsed_at_least(self.clock.now()) if work is None else 0
             heads = {
                 layer: self.adopt(
                     change,
                     prepared.versions[layer],
                     append_only=layer in prepared.appended,
-                    took=took,
+                    # Work may be much, so what it takes says nothing of a step.
+                    took=took if work is None else 0,
                 )
                 for layer, change in prepared.changes.items()
             }

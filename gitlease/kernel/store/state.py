@@ -21,7 +21,9 @@ from typing import Any
 from gitlease.kernel.git.files import (
     LEFT_OVER,
     LOCK,
+    PUBLIC,
     Notes,
+    alone,
     cannot_keep,
     change_kept,
     drop_leftovers,
@@ -30,9 +32,10 @@ from gitlease.kernel.git.files import (
     read_small,
     read_with_status,
     replace_file,
+    share,
     strings_in,
 )
-from gitlease.kernel.ledger.ports import Pending, Prepared
+from gitlease.kernel.ledger.ports import Pending, Prepared, PushRecord
 from gitlease.kernel.rules.errors import Invalid
 from gitlease.kernel.rules.frozen import JSON, dataclass, field, replace
 from gitlease.kernel.rules.instant import Instant
@@ -43,6 +46,7 @@ from gitlease.kernel.rules.pace import LONGEST_SAMPLE, SAMPLES, RemotePace
 
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
+PUSHES_FILE, PUSHES_BYTES, PUSHES_KEPT = "pushes", 64 * 1024, 500
 MAX_COUNT = 1e12  # of changes by others, or of seconds
 KNOWN_FILE, ASKING = "known.json", "asking"  # the latter is a kind of notes
 _UNREADABLE = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
@@ -146,6 +150,7 @@ class StateFolder:
         self.path, self.notes, self._on_move = path, Notes(path), on_move
         self._changes = Journal(os.path.join(path, "pending"))
         self._file = os.path.join(path, KNOWN_FILE)
+        self._pushes = os.path.join(path, PUSHES_FILE)
         self._read: tuple[bytes | None, Known | None] = None, None
         self.damaged = self._forgotten = False  # whether something was known, and is lost
         self._sighted: Mapping[str, Sighting] = {}  # as written last, and the text of each
@@ -256,6 +261,43 @@ class StateFolder:
         if now != before:
             self.notes.put("shown", "", now[-SHOWN_KEPT:], at=0)
         return frozenset(before)
+
+    # What was pushed
+
+    def note_push(self, push: PushRecord) -> None:
+        """Add a push to the journal of this clone, whose oldest lines are dropped; never fails."""
+        line = json.dumps([push.at, push.took, push.what[:200], push.fate, push.sent])
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with contextlib.suppress(OSError):
+            opened = os.open(self._pushes, flags, PUBLIC)
+            try:
+                share(self._pushes, opened)
+                os.write(opened, f"{line}\n".encode())  # in one piece, whoever else writes
+                size = os.fstat(opened).st_size
+            finally:
+                os.close(opened)
+            if size > PUSHES_BYTES:
+                with alone(self.path):
+                    lines = self._last_pushes()
+                    replace_file(self._pushes, b"".join(lines[len(lines) // 2 :]))
+
+    def pushes(self) -> list[PushRecord]:
+        """The last pushes of this clone, oldest first; lines that a kill cut short are left out."""
+        found = list[PushRecord]()
+        for line in self._last_pushes():
+            with contextlib.suppress(*_UNREADABLE):
+                at, took, what, fate, sent = json.loads(line)
+                found.append(PushRecord(int(at), int(took), str(what), str(fate), bool(sent)))
+        return found[-PUSHES_KEPT:]
+
+    def _last_pushes(self) -> list[bytes]:
+        with contextlib.suppress(OSError), open(self._pushes, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - 2 * PUSHES_BYTES)
+            file.seek(start)
+            lines = file.read(2 * PUSHES_BYTES).splitlines(keepends=True)
+            return lines[1:] if start else lines  # the first may be cut
+        return []
 
     # What is pending
 
