@@ -193,7 +193,10 @@ def wrong_imports(module: str, tree: ast.Module) -> Iterator[str]:
         place = f"{module}:{found.line} imports {found.target}"
         top = found.target.partition(".")[0]
         if top == "gitlease":
-            if found.named and floor_of(found.target) > floor_of(module):
+            leads_up = floor_of(found.target) > floor_of(module)
+            if leads_up and floor_of(module) == FLOORS["kernel"] and not found.named:
+                yield f"{place}: the kernel knows no part, not even for its types"
+            if found.named and leads_up:
                 yield f"{place} by its name: {package} lies below {package_of(found.target)}"
         elif top not in sys.stdlib_module_names:
             known = THIRD_PARTIES.get(package, set())
@@ -531,6 +534,11 @@ def test_a_package_is_only_its_docstring() -> None:
     [
         ("gitlease.kernel.rules.x", "import time", "take it as an argument"),
         ("gitlease.kernel.ledger.x", "import rich", "knows none of third parties"),
+        (
+            "gitlease.kernel.ledger.x",
+            "if TYPE_CHECKING:\n    import gitlease.tasks.queue",
+            "the kernel knows no part",
+        ),
         ("gitlease.wiring.x", "import_module('gitlease.cli.app')", "wiring lies below cli"),
         ("gitlease.cli.x", "import yaml", "cli knows click, rich of third parties"),
     ],
