@@ -18,7 +18,7 @@ from gitlease.guard.history import commit_ids, in_range
 from gitlease.kernel.git.files import load_json
 from gitlease.kernel.git.rejections import denies
 from gitlease.kernel.git.repository import HEADS, Repository, ask, ask_line, detail_of, is_id
-from gitlease.kernel.ledger.chores import told_by
+from gitlease.kernel.ledger.chores import pending_messages
 from gitlease.kernel.ledger.ledger_session import unread_records
 from gitlease.kernel.ledger.ports import Clock, Snapshot, TaskFiles, doing
 from gitlease.kernel.rules.edge import Addresses
@@ -595,7 +595,7 @@ class CheckService:
             age = head.received.elapsed_at_most(now) // MS
             told.append(f"this goes by the ledger {head.layer} as this clone knew it {age}s ago")
         if not cached:
-            told += told_by(self.store, head)
+            told += pending_messages(self.store, head)
         return told
 
     def _history(

@@ -437,10 +437,10 @@ class GuardService:
                 cached = self._state(layer, Freshness(), fresh=True) or cached
                 ended = self._ran_out(cached, sessions)
             if cached.notices:
-                from gitlease.kernel.ledger.chores import told, unread_notices
+                from gitlease.kernel.ledger.chores import describe, unread_notices
 
                 unread = unread_notices(self._store(layer), layer, cached.notices, self._actor)
-                self._losses += [told(notice) for notice in unread]
+                self._losses += [describe(notice) for notice in unread]
             if news:
                 age = None if self._fetched.get(layer) else self._age_ms(cached) // MS
                 self._losses += [

@@ -24,7 +24,7 @@ from gitlease.guard.reports import PushedWork
 from gitlease.guard.whose import GrantHistory, override_notes
 from gitlease.kernel.git.rejections import is_race
 from gitlease.kernel.ledger.answers import Answer
-from gitlease.kernel.ledger.chores import Settled, open_changes, told_by
+from gitlease.kernel.ledger.chores import Settled, open_changes, pending_messages
 from gitlease.kernel.ledger.ledger_session import LedgerSession, of_damage
 from gitlease.kernel.ledger.ports import Prepared, Snapshot, Swapped
 from gitlease.kernel.ledger.transaction import LONGEST_TURN, Step, fresh_id, with_views
@@ -320,7 +320,7 @@ def fence(
     Raises LeaseLost if there is none, without a ``loss`` if the token was never granted.
     """
     head = session.store.fetch(session.layer)
-    warnings, moment = told_by(session.store, head), session.moment(head)
+    warnings, moment = pending_messages(session.store, head), session.moment(head)
     leases = head.ledger.leases_of(resource) if head.ledger else []
     leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
     held = [x for x in leases if x.state is State.ACTIVE and holder_has(x, moment)]
@@ -437,10 +437,10 @@ class FencedPush:
                 tell=tell,
             )
         except GitleaseError as refusal:
-            warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
+            warnings = (*settled.messages, *refusal.warnings, *self._told_last(settled))
             raise refusal.with_(warnings=warnings) from None
         landed = () if dry_run else self._session.finish_landed().warnings
-        warnings = (*settled.said, *answer.warnings, *landed, *self._told_last(settled))
+        warnings = (*settled.messages, *answer.warnings, *landed, *self._told_last(settled))
         return replace(answer, warnings=warnings)
 
     def _pushed(
@@ -549,5 +549,5 @@ class FencedPush:
 
     def _told_last(self, settled: Settled) -> tuple[str, ...]:
         head = self._session.store.known(self._session.layer)
-        became = () if head is None else told_by(self._session.store, head, settled.open)
-        return became + self._session.mailbox.news(head)
+        became = () if head is None else pending_messages(self._session.store, head, settled.open)
+        return became + self._session.mailbox.messages(head)

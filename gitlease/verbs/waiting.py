@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitlease.kernel.ledger import claim
-from gitlease.kernel.ledger.chores import told_by
+from gitlease.kernel.ledger.chores import pending_messages
 from gitlease.kernel.ledger.watch import Watcher
 from gitlease.kernel.rules.errors import Hint, UsageError
 from gitlease.kernel.rules.instant import format_duration
@@ -118,7 +118,7 @@ def watch_verb(
         door.ledger,
         [(resource, WHOLE if scope is None else scope) for resource in resources],
         on_trouble=door.on_trouble,
-        on_begin=lambda head: door.on_watch(names, told_by(store, head)),
+        on_begin=lambda head: door.on_watch(names, pending_messages(store, head)),
     )
     events = watcher.events(seconds=timeout)
     return Result(body={}, value=events, warnings=store.warnings)

@@ -129,23 +129,23 @@ BECAME = {
 class Settled:
     """Messages about earlier changes, and those changes that may still land."""
 
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     open: tuple[Pending, ...] = ()
 
 
 def settle(store: LedgerStore, waiting: Iterable[Pending], head: Snapshot) -> Settled:
     """Settle the changes that a head decides."""
-    said, still = [], []
+    messages, still = [], []
     for pending in list(waiting):
         became = store.settle(pending, head)
         if became is Fate.UNDECIDED:
             still.append(pending)
         else:
-            said.append(_became(pending, became))
-    return Settled(tuple(said), tuple(still))
+            messages.append(_became(pending, became))
+    return Settled(tuple(messages), tuple(still))
 
 
-def told_by(
+def pending_messages(
     store: LedgerStore, head: Snapshot, waiting: Iterable[Pending] | None = None
 ) -> tuple[str, ...]:
     """Messages about the changes that a head decides; by default about all open ones.
@@ -159,7 +159,7 @@ def told_by(
     still = {x.operations[0]: x for x in settled.open}
     before = store.shown(head.layer, list(still)) if still else frozenset()
     undecided = (_became(x, Fate.UNDECIDED) for key, x in still.items() if key not in before)
-    return (*settled.said, *undecided)
+    return (*settled.messages, *undecided)
 
 
 def _became(pending: Pending, fate: Fate) -> str:
@@ -184,17 +184,17 @@ class OpenChanges(Chore):
     def before(self, session: LedgerSession) -> tuple[str, ...]:
         settled = open_changes(session)
         self._open = settled.open
-        return settled.said
+        return settled.messages
 
     def read(self, session: LedgerSession, head: Snapshot) -> tuple[str, ...]:
-        return told_by(session.store, head)
+        return pending_messages(session.store, head)
 
     def after(self, session: LedgerSession, head: Snapshot | None) -> tuple[str, ...]:
         # Only those of before: what became of the step itself, its answer or refusal says.
         open_before, self._open = self._open, ()
         if head is None or not open_before:
             return ()
-        return told_by(session.store, head, open_before)
+        return pending_messages(session.store, head, open_before)
 
 
 # --- task files half edited -----------------------------------------------------------------------
@@ -214,7 +214,7 @@ class InterruptedEdits(Chore):
         left = files.left_behind()
         if not left:
             return ()
-        said: list[str] = []
+        messages: list[str] = []
         head = head or store.fetch(session.layer)
         open_still = {op for p in store.pending(session.layer) for op in p.operations}
         for intent in left:
@@ -222,8 +222,8 @@ class InterruptedEdits(Chore):
             if open_still.intersection(intent.operations):
                 files.leave(intent)
             else:
-                said += finish_or_forget(session.edges, intent, head.ledger)
-        return tuple(said)
+                messages += finish_or_forget(session.edges, intent, head.ledger)
+        return tuple(messages)
 
 
 def finish_or_forget(edges: Edges, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
@@ -247,8 +247,8 @@ def finish_or_forget(edges: Edges, intent: Intent, ledger: Ledger | None) -> tup
         edges.files.leave(intent)
     else:
         edges.files.settled(intent)
-    said = [f"an interrupted command is not finished yet: {text}" for text in problems]
-    return tuple(said) + tuple(
+    messages = [f"an interrupted command is not finished yet: {text}" for text in problems]
+    return tuple(messages) + tuple(
         f"finished an interrupted command: {w.change.message}, in {w.change.file}"
         for w in written
         if (w.changed or w.commit) and not w.problem
@@ -323,7 +323,7 @@ class Mailbox:
         """The lines left, oldest first, each only once."""
         return () if self._inbox is None else self._inbox.take()
 
-    def news(self, head: Snapshot | None) -> tuple[str, ...]:
+    def messages(self, head: Snapshot | None) -> tuple[str, ...]:
         """Notices about this holder's lost leases, shown once in this clone."""
         # A dry run marks nothing as shown.
         if self._session.is_dry:
@@ -333,7 +333,7 @@ class Mailbox:
         if notices:
             unread = unread_notices(session.store, session.layer, notices, session.actor)
         others = self._leases_of_other_identity(head)
-        return (*others, *(told(notice) for notice in unread), *self.take())
+        return (*others, *(describe(notice) for notice in unread), *self.take())
 
     def acknowledgement(self, head: Snapshot | None) -> list[Operation]:
         """The operation that marks as read what a state has for this run."""
@@ -374,17 +374,17 @@ class Mailbox:
         if not self._remembers_holders or name is None or head is None or head.ledger is None:
             return ()
         self._remembers_holders = False
-        now, said = self._session.clock.now().wall_ms, list[str]()
+        now, messages = self._session.clock.now().wall_ms, list[str]()
         for holder in self._other_holders():
             own = head.ledger.live(holder)[0].of_person(holder)
             live = (x for x in own if x.session == name and x.expires_at > now)
             if names := ", ".join(dict.fromkeys(x.resource.text for x in live)):
                 back = _way_back(holder)
-                said.append(
+                messages.append(
                     f"session {name} holds {names} as {holder}, and user.email is "
                     f"{actor.holder or 'unset'} now; to go on with that: {back}"
                 )
-        return tuple(said)
+        return tuple(messages)
 
     def _spoken(self) -> frozenset[str]:
         return self._session.store.shown(self._session.layer, ())
@@ -440,7 +440,7 @@ def is_to(notice: Notice, actor: Actor) -> bool:
     return notice.session in (None, actor.session)
 
 
-def told(notice: Notice) -> str:
+def describe(notice: Notice) -> str:
     """A notice as one line."""
     scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
     session = f" (session {notice.session})" if notice.session else ""

@@ -45,7 +45,7 @@ def claim(
     """
     wanted = several(resources, besides=options.bind)
     edges = session.edges
-    passed: list[str] = []
+    messages: list[str] = []
 
     def plan() -> Sequence[Planned]:
         if not options.one:
@@ -56,14 +56,14 @@ def claim(
         )
         if not planned:
             raise against[0][1]
-        passed[:] = (f"passed over: {error.message}" for _, error in against)
+        messages[:] = (f"passed over: {error.message}" for _, error in against)
         return planned
 
     try:
         answer = _claim(ClaimPlan(session, plan, wanted, options), wait=wait, on_wait=on_wait)
     except GitleaseError as refusal:
-        raise refusal.with_(warnings=(*refusal.warnings, *passed)) from None
-    return replace(answer, warnings=(*answer.warnings, *passed))
+        raise refusal.with_(warnings=(*refusal.warnings, *messages)) from None
+    return replace(answer, warnings=(*answer.warnings, *messages))
 
 
 def start(
@@ -411,7 +411,7 @@ def _claim_of(
 def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
     # Without a session, the same person may still be using it in another terminal.
     here, pid, _ = place(session.actor.host)
-    now, said = session.clock.now().wall_ms, []
+    now, messages = session.clock.now().wall_ms, []
     for view in answer.leases:
         if not view.renewals or view.session is not None or view.host is None:
             continue
@@ -420,8 +420,8 @@ def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...
             continue
         where = f"(pid {view.pid} on {view.host})" if view.pid else f"on {view.host}"
         age = max(0, (now - round(view.claimed_at.timestamp() * MS)) // MS)
-        said.append(
+        messages.append(
             f"{view.resource}: renewed your own lease, claimed {humanize_duration(age)} ago "
             f"in another terminal {where}"
         )
-    return tuple(said)
+    return tuple(messages)

@@ -370,7 +370,7 @@ class LedgerSession:
         if head is None:
             raise NotFound.of_copy(self.layer)
         self.messages.add(self.warnings_of(head, cached=cached))
-        self.messages.add(self.mailbox.news(head))
+        self.messages.add(self.mailbox.messages(head))
         found, doubt = ask(head), self.store.doubt(head)
         self.messages.add((doubt.message,) if doubt else ())
         return found
@@ -395,7 +395,7 @@ class LedgerSession:
         self.settle()
         self._is_settled = False
         known = self.store.known(self.layer)
-        self.messages.add(self.mailbox.news(known))
+        self.messages.add(self.mailbox.messages(known))
         # It goes along with a step that is made anyway; alone it would cost a push.
         read = self.mailbox.acknowledgement(known)
         # A full step leaves them to the next one.
@@ -422,7 +422,7 @@ class LedgerSession:
     def _add_messages_after(self, head: Snapshot | None) -> None:
         for chore in self.chores:
             self.messages.add(chore.after(self, head))
-        self.messages.add(self.mailbox.news(head))
+        self.messages.add(self.mailbox.messages(head))
 
     # --- settle ---------------------------------------------------------------------------------
 
@@ -489,10 +489,10 @@ DAMAGE_SHOWN = 10
 
 def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
     """Warnings about unreadable records, at most ``shown`` of them by name."""
-    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
+    messages = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
     if len(damage) > shown:
-        said.append(f"{len(damage) - shown} more records cannot be read")
-    return tuple(said)
+        messages.append(f"{len(damage) - shown} more records cannot be read")
+    return tuple(messages)
 
 
 def unread_records(head: Snapshot) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 from gitlease.kernel.ledger.answers import Answer, Turn
-from gitlease.kernel.ledger.chores import told_by
+from gitlease.kernel.ledger.chores import pending_messages
 from gitlease.kernel.ledger.claim import Attempt, ClaimPlan
 from gitlease.kernel.ledger.heads import HeadWatcher
 from gitlease.kernel.ledger.ledger_session import LedgerSession
@@ -255,7 +255,7 @@ class Waiter:
         known = self._watcher.refresh()
         head = known if self._is_fresh and known is not None else self._watcher.look()
         self._is_fresh = True
-        self._session.messages.add(told_by(self._store, head))
+        self._session.messages.add(pending_messages(self._store, head))
         try:
             self._decide(head, attempt.turn)
         except HeadGone:
