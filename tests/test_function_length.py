@@ -15,7 +15,6 @@ LARGER = {
     "AwaitedLeaseVerbs": "the library has a method for each verb",
     "Call": "what a verb and the command line's own commands ask of one call",
     "Door": "what a verb may ask of any door",
-    "Edges": "still to be split: planning, and what task files say",
     "Ledger": "the one value that all moves read and change",
     "LedgerPlace": "still to be split: where a ledger is, and what decided that",
     "LedgerStore": "the interface of a store",

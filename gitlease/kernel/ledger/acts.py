@@ -36,7 +36,7 @@ from gitlease.kernel.ledger.stepping import (
     is_in_ledger,
 )
 from gitlease.kernel.ledger.transaction import fresh_id, noting_id
-from gitlease.kernel.rules.edge import Progress
+from gitlease.kernel.rules.edge import EdgeEdit, Progress
 from gitlease.kernel.rules.errors import (
     USE_ANY,
     AnotherLedger,
@@ -690,7 +690,14 @@ def set_status(
     session.check_holder()
     session.settle()
     edges = session.edges
-    planned = edges.status_of(edges.task(resource), word)
+    task = edges.task(resource)
+    planned = Planned(
+        resource=task.resource,
+        task=task,
+        others=edges.rules.people.others(task.assigned, edges.holder),
+        edit=EdgeEdit(status=word),
+        message=f"set {task.resource} to {word}",
+    )
     edges.check([planned], commit=commit)
     # Decided and not carried out: it is refused for just the tasks of others.
     ask = Release(

@@ -399,16 +399,6 @@ class Edges:
                     found.append((ref, task, mine))
         return found
 
-    def status_of(self, task: Task, word: str) -> Planned:
-        """Plan a new status in a task's file."""
-        return Planned(
-            resource=task.resource,
-            task=task,
-            others=self.rules.people.others(task.assigned, self.holder),
-            edit=EdgeEdit(status=word),
-            message=f"set {task.resource} to {word}",
-        )
-
     def check(self, planned: Iterable[Planned], *, commit: bool | None) -> None:
         """Raise Invalid, before anything has changed, unless the plan could be written."""
         self.files.check(changes_of(planned), commit=self.recorded(commit))
@@ -443,18 +433,6 @@ class Edges:
             except (Invalid, PolicyRefused) as error:
                 against.append((one, error))
         return planned, against
-
-    def unwritten(self, planned: Iterable[Planned]) -> tuple[str, ...]:
-        """Warnings of claims about files that lack the caller and are not in this work tree."""
-        return tuple(
-            f"{p.away.file} does not name you: the file is not in this work tree"
-            for p in planned
-            if p.away is not None and not self.is_own_away(p)
-        )
-
-    def doubts(self, planned: Iterable[Planned]) -> tuple[str, ...]:
-        """Warnings of claims that what the default branch says of their tasks is unknown."""
-        return tuple(dict.fromkeys(p.doubt for p in planned if p.doubt))
 
     def doubts_of(self, resources: Sequence[Resource]) -> tuple[str, ...]:
         """What the default branch says of these, as far as that is unknown; no claim is planned."""
@@ -610,6 +588,20 @@ def in_submodule(module: str) -> str:
         f"{module} is a submodule, whose tasks are leased in its own repository: cd {where} "
         f"(if it is empty: git submodule update --init {where})"
     )
+
+
+def files_left(edges: Edges, planned: Iterable[Planned]) -> tuple[str, ...]:
+    """Warnings of claims about files that lack the caller and are not in this work tree."""
+    return tuple(
+        f"{p.away.file} does not name you: the file is not in this work tree"
+        for p in planned
+        if p.away is not None and not edges.is_own_away(p)
+    )
+
+
+def doubts(planned: Iterable[Planned]) -> tuple[str, ...]:
+    """Warnings of claims that what the default branch says of their tasks is unknown."""
+    return tuple(dict.fromkeys(p.doubt for p in planned if p.doubt))
 
 
 def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:

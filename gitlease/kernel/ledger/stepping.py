@@ -15,6 +15,8 @@ from gitlease.kernel.ledger.edges import (
     Edges,
     Planned,
     changes_of,
+    doubts,
+    files_left,
     finished,
     given_back,
     says_so,
@@ -216,7 +218,7 @@ def _with_edges(
         edited = [x for x in final if x.edit.remove or x.edit.status or not x.mine]
         written = tuple(Written(x, changed=True) for x in changes_of(edited))
     if goal == HELD and any(o.status in ("claimed", "taken_over") for o in outcomes.values()):
-        unwritten += edges.unwritten(final) + edges.doubts(final)
+        unwritten += files_left(edges, final) + doubts(final)
     answer = _answer(session, step, operations, warnings=unwritten)
     word = edge_word(final, written)
     places = _edge_in(session, step, final, word)
