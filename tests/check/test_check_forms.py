@@ -405,7 +405,7 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "most"),
-    [(("--stale",), 11), (("HEAD~1..HEAD",), 13), (("--stale", "HEAD~1..HEAD"), 20)],
+    [(("--stale",), 11), (("HEAD~1..HEAD",), 14), (("--stale", "HEAD~1..HEAD"), 20)],
 )
 def test_only_so_many_git_processes_are_started(
     tmp_path: Path, words: tuple[str, ...], most: int
