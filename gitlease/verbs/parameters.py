@@ -323,6 +323,10 @@ Since = Annotated[
         kind=SINCE, about="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d)."
     ),
 ]
+Pushes = Annotated[
+    bool,
+    _SWITCH.but("Show the last pushes of this clone instead.", doors=frozenset({COMMAND})),
+]
 WholeScope = Annotated[str | None, _SCOPE.but("Only this part of the work (default: all of it).")]
 TokenScope = Annotated[str | None, _SCOPE.but("Only this scope (default: the one with the token).")]
 OverlapScope = Annotated[str | None, _SCOPE.but("Only leases that overlap this scope.")]

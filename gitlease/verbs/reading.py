@@ -10,8 +10,8 @@ from shlex import quote
 from gitlease.kernel.git.repository import without_secrets
 from gitlease.kernel.ledger.answers import EndedLease, Reading
 from gitlease.kernel.ledger.stepping import read_leases, read_log
-from gitlease.kernel.rules.errors import GitleaseError
-from gitlease.kernel.rules.instant import humanize_duration
+from gitlease.kernel.rules.errors import GitleaseError, UsageError
+from gitlease.kernel.rules.instant import humanize_duration, rfc3339
 from gitlease.kernel.rules.lease import Actor, same_person
 from gitlease.kernel.rules.lease_view import LeaseView
 from gitlease.kernel.rules.moves.operations import LAPSED, TAKEOVER, Event
@@ -33,6 +33,8 @@ from gitlease.verbs.table import (
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 NOBODY, NOTHING = "nobody yet, since git has no user.email", "nothing has happened yet"
 HEADINGS = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
+PUSH_HEADINGS, NO_PUSHES = "WHEN SECONDS RESULT WHAT", "this clone has pushed nothing lately"
+HOUR = 3_600_000  # milliseconds
 EVENT_HEADINGS = "WHEN WHAT RESOURCE SCOPE BY SESSION TOKEN WHY"
 
 
@@ -127,12 +129,16 @@ def _ended_row(one: EndedLease, ours: str, now: datetime) -> tuple[str, ...]:
 
 @verb(
     "log",
-    """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.""",
+    """Show the audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+With --pushes, show what this clone pushed to the ledger lately instead, without asking the
+remote.""",
     examples=(
         "gitlease log",
         "gitlease log F001",
         "gitlease log --since 2d",
         "gitlease log -n 20 --json",
+        "gitlease log --pushes",
     ),
     exits=READING_EXITS,
     done="answered",
@@ -146,7 +152,12 @@ def log_verb(
     limit: takes.Limit = 50,
     since: takes.Since = None,
     cached: takes.Cached = False,
+    pushes: takes.Pushes = False,
 ) -> Result:
+    if pushes:
+        if resource is not None:
+            raise UsageError(f"{door.option('pushes')} shows the pushes for all: name no resource")
+        return _pushes(door, limit, since)
     reading = read_log(door.ledger, resource=resource, limit=limit, since=since, cached=cached)
 
     def lines() -> Iterable[Table]:
@@ -159,6 +170,34 @@ def log_verb(
         value=reading.events,
         warnings=reading.warnings,
     )
+
+
+def _pushes(door: Door, limit: int, since: int | None) -> Result:
+    session, now = door.ledger, door.now()
+    every = [*reversed(session.store.pushes(session.layer))]
+    found = [x for x in every if since is None or x.at >= since][:limit]
+    recent = [x for x in every if x.at > now.timestamp() * 1_000 - HOUR]
+    lost = sum(x.fate != "landed" for x in recent)
+
+    def lines() -> Iterable[Table | str]:
+        rows = [
+            (sentences.date_time(x.at, now), f"{x.took / 1_000:.1f}", x.fate, x.what) for x in found
+        ]
+        yield Table(headings=PUSH_HEADINGS.split(), rows=rows, otherwise=NO_PUSHES)
+        if found:
+            yield f"in the last hour: {len(recent)} pushes, {lost} of which did not land"
+
+    body = [
+        {
+            "at": rfc3339(x.at),
+            "seconds": x.took / 1_000,
+            "result": x.fate,
+            "what": x.what,
+            "sent": x.sent,
+        }
+        for x in found
+    ]
+    return Result(body={"pushes": body}, lines=lines, value=found)
 
 
 def _event_row(event: Event, now: datetime) -> tuple[str, ...]:

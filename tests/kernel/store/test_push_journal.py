@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from pathlib import Path
 
 from support.commands import typed
 from support.paced import PacedHost
+from support.snapshots import check_words
 
 from gitlease.kernel.ledger.ports import PushRecord
 from gitlease.kernel.store.state import PUSHES_BYTES, PUSHES_KEPT, StateFolder
@@ -91,3 +94,23 @@ def test_every_push_of_a_clone_is_noted(tmp_path: Path) -> None:
         ("claim of F3", "landed", True),
     ]
     assert all(x.took > 0 for x in found)
+
+
+def test_log_shows_them_newest_first(tmp_path: Path) -> None:
+    host = PacedHost(tmp_path / "host")
+    jo = host.clone(tmp_path / "jo", "jo")
+    empty = typed(jo, "log", "--pushes")
+    assert empty.returncode == 0
+    check_words(empty.stdout)
+    assert typed(jo, "claim", "F1").returncode == 0
+    assert typed(jo, "release", "F1").returncode == 0
+    before = host.tally()
+    told = json.loads(typed(jo, "log", "--pushes", "--json").stdout)
+    assert [(x["what"], x["result"], x["sent"]) for x in told["pushes"]] == [
+        ("release of F1", "landed", True),
+        ("claim of F1", "landed", True),
+    ]
+    shown = typed(jo, "log", "--pushes", "-n", "1").stdout
+    check_words(re.sub(r"\S+Z(?: \(.*?\))?|\d\.\d", "…", shown))
+    assert host.tally() == before, "no remote is asked"
+    assert typed(jo, "log", "F1", "--pushes").returncode == 2
