@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -97,6 +98,9 @@ LEFT = re.compile(
 )
 SET_ASIDE = re.compile(r".*(\.\d+)+\.damaged")
 CHANGES: dict[str, Callable[[str, Any], object]] = {"pending": read_pending, "edges": read_intent}
+HOUR = 3_600_000  # milliseconds
+MOST_PUSHES = 360  # in an hour: six a minute
+FEW_PUSHES = 10  # fewer say nothing of how many are lost
 DAMAGED = ".damaged"  # ends the name of what nobody reads, and its owner could not delete
 
 
@@ -302,6 +306,29 @@ def ledger(of: Examined) -> Rows:
     )
     head = f"{header.ledger_id}, revision {header.revision}"
     yield Row(GOOD, f"{head}, leases of {limits}, admins: {' '.join(policy.admins) or 'none'}")
+
+
+def pushes(of: Examined) -> Rows:
+    if of.place.location.url is None:
+        return
+    store, now = of.kept.store(of.clock, time_limit=LIMIT), of.clock.now().wall_ms
+    recent = [x for x in store.pushes(of.place.layer) if x.at > now - HOUR]
+    if not recent:
+        return
+    kinds = Counter(x.what.partition(" ")[0] for x in recent if not x.what.startswith("the "))
+    kinds["others"] = len(recent) - kinds.total()
+    purposes = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common() if number)
+    unlanded = sum(x.fate != "landed" for x in recent)
+    what = f"{len(recent)} in the last hour ({purposes}), {unlanded} of which did not land"
+    head = store.known(of.place.layer)
+    if head is not None and head.pace.push and head.pace.read:
+        what += f"; a push takes {head.pace.push:.1f} s, a read {head.pace.read:.1f} s"
+    if len(recent) > MOST_PUSHES:
+        yield Row(WARNING, f"{what}; hosts recommend 6 a minute at most: use longer leases")
+    elif len(recent) >= FEW_PUSHES and unlanded > len(recent) / 3:
+        yield Row(WARNING, f"{what}; others change the ledger as often: use longer leases")
+    else:
+        yield Row(GOOD, what)
 
 
 def clock(of: Examined) -> Rows:
@@ -535,6 +562,7 @@ CHECKS = (
     Check(private, needs="repository"),
     Check(remote, needs="place"),
     Check(ledger, needs="place"),
+    Check(pushes, needs="place"),
     Check(clock, needs="place"),
     Check(probe, needs="place", only_if_asked=True),
     Check(tasks, needs="place"),

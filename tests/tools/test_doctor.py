@@ -91,11 +91,34 @@ def test_sound_clone_is_good_in_words_and_json(jo: Path, path_remote: Remote) ->
     assert done.returncode == 0
     newer = " and has them in its configuration"
     text = done.stdout.replace(newer, "")
-    check_words(re.sub(r"git 2\.\d+|answers in \S+ s|[\da-f]{20}", "…", text))
+    check_words(re.sub(r"git 2\.\d+|answers in \S+ s|[\da-f]{20}|; a push takes.*", "…", text))
     document = ask(jo, "doctor", env=env)
     assert document["ok"]
     assert document["fixed"] == []
     assert {x["state"] for x in document["checks"]} == {"good", "unknown"}  # no clock at a path
+
+
+@pytest.mark.parametrize(
+    ("many", "fate", "state"),
+    [
+        (3, "lost", "good"),
+        (40, "landed", "good"),
+        (40, "lost", "warning"),
+        (400, "landed", "warning"),
+    ],
+)
+def test_pushes_of_the_last_hour_are_counted(
+    jo: Path, tmp_path: Path, many: int, fate: str, state: str
+) -> None:
+    assert run_gitlease(["claim", "README", "--any"], jo).returncode == 0
+    (journal,) = jo.glob(".git/gitlease/state/*/global/pushes")
+    now = time.time_ns() // 1_000_000
+    lines = [[now - 7_200_000, 5, "claim of old", "lost", True]]
+    lines += [[now, 1_200, "renew of F1", fate, True]] * many
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    [row] = look(jo, tmp_path)["pushes"]
+    assert row.state == state
+    check_words(re.sub("; a push takes.* s, a read [0-9.]+ s", "", row.what))
 
 
 def test_bad_line_ends_with_status_one(jo: Path) -> None:
