@@ -636,7 +636,10 @@ def complete(
     try:
         answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
     except NotFound as refusal:
-        raise edges.on_a_branch(resource) or refusal from None
+        on_a_branch = edges.on_a_branch(resource)
+        if on_a_branch is None:
+            raise
+        raise on_a_branch.with_(warnings=refusal.warnings) from None
     others = _of_another_run(session, answer)
     stays = _status_that_stays(session, planned[0], answer, scope)
     return replace(answer, warnings=(*answer.warnings, *others, *stays))

@@ -152,6 +152,7 @@ def change_with_edges(
             session.decisions.deepen()
             if not planned_again and [p.others for p in plan()[1]] != [p.others for p in planned]:
                 planned_again = True
+                session.messages.add(refusal.warnings)
                 continue
             if _is_by_file(refusal):
                 hints = (*refusal.hints, *says_so(planned, refusal.resource))

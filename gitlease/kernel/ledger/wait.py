@@ -277,7 +277,7 @@ class Waiter:
             head = self._watcher.refresh()
             if head is None or head.received.elapsed_at_most(self._began) > 0:
                 raise  # do not wait for a remote that never answered
-            self._trouble = error
+            self._trouble = self._without_messages(error)
             return False
 
     def _try(self, *, due: bool) -> Generator[Attempt, None, bool]:
@@ -290,7 +290,8 @@ class Waiter:
                 done = yield from self._attempt(looked=due)
             else:
                 self._note(refusal)
-        except Unavailable as error:
+        except Unavailable as trouble:
+            error = self._without_messages(trouble)
             if isinstance(error, UnknownOutcome):
                 self._unknown = error
             # An attempt that may have landed is what must be told in the end.
@@ -368,18 +369,25 @@ class Waiter:
         except UnknownOutcome:
             raise
         except Unavailable as error:
+            latest = self._without_messages(error)
             self._check_known()
-            if self._trouble is not None:
-                raise self._trouble from None
-            if held is None:
-                raise
-            self._trouble = error
+            if self._trouble is not None or held is None:
+                raise self._with_messages(self._trouble or latest) from None
+            self._trouble = latest
             raise self._timeout(held) from None
 
     def _check_known(self) -> None:
         """Raise UnknownOutcome where an attempt of this wait may still land: S6."""
         if self._unknown is not None and list(self._store.pending(self._layer)):
-            raise self._unknown from None
+            raise self._with_messages(self._unknown) from None
+
+    def _without_messages(self, error: Unavailable) -> Unavailable:
+        # The wait goes on after it: whatever ends the wait reports them.
+        self._session.messages.add(error.warnings)
+        return error.with_(warnings=())
+
+    def _with_messages(self, error: Unavailable) -> Unavailable:
+        return error.with_(warnings=self._session.messages.take())
 
     def _note(self, refusal: LeaseHeld) -> None:
         self._held = refusal

@@ -6,7 +6,7 @@ import pytest
 from kernel.rules.values import JO, KIM
 from support.memory import Fault
 from support.session import MemoryWorld
-from support.tasks import task
+from support.tasks import MemoryTasks, task
 
 from gitlease.kernel.ledger.answers import ClaimOptions
 from gitlease.kernel.ledger.messages import Messages
@@ -16,6 +16,7 @@ from gitlease.kernel.rules.errors import (
     Invalid,
     LeaseHeld,
     LeaseLost,
+    NotFound,
     NothingLeft,
     UnknownOutcome,
 )
@@ -106,3 +107,32 @@ def test_a_reading_that_is_refused_leaves_what_became_of_an_earlier_change(
     with pytest.raises(Invalid):
         jo.session.read(refuse)
     assert "an earlier release of build had reached the remote" in jo.session.messages.take()
+
+
+def test_a_claim_that_is_planned_once_more_reports_the_messages_of_its_first_try(
+    world: MemoryWorld,
+) -> None:
+    kim = KIM.holder
+    world.files[JO.holder] = MemoryTasks.of(task("F001", kim))
+    world.files[JO.holder].since[kim] = world.clock.wall_ms // 1_000
+    world.clock.advance(60)
+    world.of(KIM).claim([F001])
+    world.of(KIM).release([F001])
+    answer = world.of(JO).claim([F001])  # by a copy that knows nothing of the release
+    assert answer.status == "claimed"
+    assert answer.warnings.count(NOTE) == 1
+
+
+def test_the_refusal_to_complete_a_task_of_a_branch_reports_the_messages(
+    world: MemoryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = world.files[JO.holder] = MemoryTasks()
+
+    def fetched(_kind: str) -> None:
+        side = "refs/heads/side", task("F002")
+        monkeypatch.setattr(files, "on_a_branch", lambda _resource: side)
+
+    world.remote.during = fetched
+    with pytest.raises(NotFound, match="side") as refused:
+        world.of(JO).complete(F002)
+    assert refused.value.warnings.count(NOTE) == 1

@@ -514,3 +514,37 @@ def test_who_waits_without_a_claim_looks_a_dozen_times_in_a_minute() -> None:
         looks.append(scene.asked().count("peek"))
     assert max(looks) <= 13
     assert median(looks) <= 12
+
+
+def test_a_message_that_a_failed_attempt_brought_is_reported_when_the_wait_ends(
+    scene: Scene,
+) -> None:
+    build = parse_resource("build")
+    scene.of(JO).claim([build], ClaimOptions(any_name=True))
+
+    def release() -> None:
+        scene.of(KIM).note(build, "main is red", to_holder=True)
+        scene.of(KIM).release([F001])
+        scene.remote.pushes.append(Fault.UNREACHABLE)
+
+    scene.after(20, release)
+    answer = scene.of(JO).claim([F001], wait=300)
+    assert answer.warnings.count('note on build by kim@example.com: "main is red"') == 1
+
+
+def test_a_message_that_a_failed_attempt_brought_is_reported_if_the_remote_stays_away(
+    scene: Scene,
+) -> None:
+    build = parse_resource("build")
+    scene.of(JO).claim([build], ClaimOptions(any_name=True))
+
+    def release() -> None:
+        scene.of(KIM).note(build, "main is red", to_holder=True)
+        scene.of(KIM).release([F001])
+        scene.remote.pushes.extend([Fault.UNREACHABLE] * 1_000)
+        scene.remote.fetches.extend([Fault.NONE, *[Fault.UNREACHABLE] * 1_000])
+
+    scene.after(20, release)
+    with pytest.raises(Unavailable) as away:
+        scene.of(JO).claim([F001], wait=60)
+    assert away.value.warnings.count('note on build by kim@example.com: "main is red"') == 1
