@@ -363,16 +363,21 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
         raise UsageError(f"state must be one of {', '.join(STATES)}")
     if after and "\t" not in after:
         raise UsageError("invalid cursor: pass the next_cursor of the page before, unchanged")
+    path = values.get("path")
+    about = door.resource(f"path:{path}") if path else None
     reading, now = read_leases(door.ledger, ended=state in ("all", *ENDED)), door.now()
+    messages = door.ledger.messages
+    messages.add(reading.warnings)
     views = [
         x
         for x in reading.leases
         if (x.is_current(now) if state is None else state in ("all", x.state))
     ]
     ended = [x for x in reading.ended if state in ("all", x.state.value)]
-    if path := values.get("path"):
-        about = door.resource(f"path:{path}")
-        covering = {x.lease_id for x in read_leases(door.ledger, resource=about).leases}
+    if about is not None:
+        of_path = read_leases(door.ledger, resource=about)
+        messages.add(of_path.warnings)
+        covering = {x.lease_id for x in of_path.leases}
         views = [x for x in views if x.lease_id in covering]
         # The audit trail has no further paths of a lease than its own.
         patterns = [(x, parse_resource(word_anywhere(x.resource)).pattern) for x in ended]
@@ -387,7 +392,7 @@ def list_leases(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) 
         "leases": [leases[x] for x in places[:limit]],
         "next_cursor": places[limit - 1] if len(places) > limit else None,
     }
-    return 200, _success("list", body, (*reading.warnings, *door.take_messages())), {}
+    return 200, _success("list", body, door.take_messages()), {}
 
 
 def check_paths(request: ApiRequest, door: GatewayDoor, values: dict[str, Any]) -> ApiAnswer:
@@ -538,7 +543,13 @@ class ApiRoute:
         values = read_values(self.fields, door, given, what=what)
         for name in _PLACE:
             values.pop(name, None)
-        return self.answer(request, door, values)
+        try:
+            return self.answer(request, door, values)
+        except GitleaseError as refusal:
+            # A problem has no place for them.
+            left = (*refusal.warnings, *door.take_messages())
+            door.gateway.leave_messages(request.caller.email, left)
+            raise
 
 
 def _field(kind: Kind, about: str, *, required: bool = False) -> Parameter:

@@ -157,3 +157,26 @@ def test_a_file_whose_name_has_braces_can_be_leased(names: Served) -> None:
     lease = Desk(names.folder).document("claim", BRACED)["lease"]["resource"]
     shown = names.ask("kim", "GET", f"/v1/leases/{lease.replace('/', '%2F')}")
     assert shown.json()["leases"][0]["resource"] == lease, "a lease that exists can be named"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("PUT", "/v1/leases/site"),
+        ("GET", "/v1/leases?path=../up"),
+        ("GET", "/v1/leases?path={a,b}"),
+    ],
+    ids=["held", "outside", "braces"],
+)
+def test_a_message_that_a_refusal_cannot_report_comes_with_the_next_answer(
+    names: Served, asked: tuple[str, str]
+) -> None:
+    names.ask("jo", "PUT", "/v1/leases/deploy")
+    names.ask("kim", "PUT", "/v1/leases/site")
+    note = {"resource": "deploy", "text": "main is red", "to_holder": True}
+    names.ask("kim", "POST", "/v1/leases:note", json=note)
+    assert names.ask("jo", *asked).status_code in (400, 409)
+    told = 'note on deploy by kim@example.com: "main is red"'
+    assert told not in names.ask("kim", "GET", "/v1/leases").json()["warnings"]
+    assert names.ask("jo", "GET", "/v1/leases?path=src").json()["warnings"].count(told) == 1
+    assert told not in names.ask("jo", "GET", "/v1/leases").json()["warnings"]
