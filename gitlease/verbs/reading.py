@@ -185,7 +185,8 @@ def _pushes(door: Door, limit: int, since: int | None) -> Result:
         ]
         yield Table(headings=PUSH_HEADINGS.split(), rows=rows, otherwise=NO_PUSHES)
         if found:
-            yield f"in the last hour: {len(recent)} pushes, {lost} of which did not land"
+            number = "1 push" if len(recent) == 1 else f"{len(recent)} pushes"
+            yield f"in the last hour: {number}, {lost} of which did not land"
 
     body = [
         {

@@ -114,3 +114,9 @@ def test_log_shows_them_newest_first(tmp_path: Path) -> None:
     check_words(re.sub(r"\S+Z(?: \(.*?\))?|\d\.\d", "…", shown))
     assert host.tally() == before, "no remote is asked"
     assert typed(jo, "log", "F1", "--pushes").returncode == 2
+
+
+def test_one_push_is_no_pushes(tmp_path: Path) -> None:
+    clone = PacedHost(tmp_path / "host").clone(tmp_path / "ada", "ada")
+    typed(clone, "claim", "port-1")
+    assert "in the last hour: 1 push, 0 of which" in typed(clone, "log", "--pushes").stdout
