@@ -517,6 +517,9 @@ class Transaction:
             self._leave_open(prepared)
             raise _failure(swapped, what)
         layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
+        if swapped.heads[layer].ledger is None and change.base.ledger is not None:
+            # A restoration. A barrier would make a new ledger here, which grants at once (S2).
+            raise self._unknown(prepared, swapped, what)
         step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self.actor)])
         barrier = self._changes(swapped.heads, {layer: step}, "a barrier")
         fenced = self._store.swap(barrier)

@@ -10,7 +10,7 @@ from support.memory import Fault
 from support.session import MemoryWorld
 
 from gitlease.kernel.ledger.deleted import restore
-from gitlease.kernel.ledger.transaction import Step, Transaction
+from gitlease.kernel.ledger.transaction import SAME_AGAIN, Step, Transaction
 from gitlease.kernel.rules.errors import (
     AnotherLedger,
     Invalid,
@@ -20,10 +20,12 @@ from gitlease.kernel.rules.errors import (
     PolicyRefused,
     Rollback,
     Unavailable,
+    UnknownOutcome,
 )
 from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.moves.operations import Operation
 from gitlease.kernel.rules.resources import parse_resource
+from gitlease.kernel.store.git_ledger import RefLedgerStore
 
 pytestmark = pytest.mark.default
 
@@ -66,6 +68,26 @@ def test_whoever_held_a_lease_goes_on_and_nobody_gets_a_second_one(world: Memory
     kim.release([F002])
     jo.extend(F001, 3_600)
     jo.complete(F001)
+
+
+def test_a_restoration_that_may_have_landed_makes_no_new_ledger(world: MemoryWorld) -> None:
+    """S2: a barrier where nothing is would be a ledger that grants at once what Kim holds.
+
+    Another process of the clone has forgotten meanwhile that there was a ledger.
+    """
+    session = world.of(JO).session
+    world.remote.pushes.extend([Fault.LOST] * (SAME_AGAIN + 1))
+    store = session.store
+    assert isinstance(store, RefLedgerStore)
+
+    def forgotten(request: str) -> None:
+        if request == "push":
+            store.state("global").forget()
+
+    world.remote.during = forgotten
+    with pytest.raises(UnknownOutcome):
+        restore(session)
+    assert world.remote.fetch("global") is None
 
 
 def test_it_grants_again_when_every_lease_must_have_lapsed(world: MemoryWorld) -> None:
