@@ -148,7 +148,8 @@ class Upheavals:
     def settle(self) -> None:
         """The ledger comes back where it was deleted, and a move comes to its end."""
         world = self._world
-        for verb in ("restore", *([] if world.observed else ["new ledger"])):
+        # An admin who was away since a move finishes that; nobody else may restore then.
+        for verb in ("restore", *([] if world.observed else ["move", "new ledger"])):
             for run in world.people:
                 if world.checker.is_deleted and self._may_restore(run):
                     world.command(run, verb)
