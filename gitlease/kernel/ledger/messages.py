@@ -25,8 +25,10 @@ class Messages:
 
     def take(self) -> tuple[str, ...]:
         """Return all of them, and forget them."""
-        taken, self._texts = self._texts, {}
-        return tuple(taken)
+        taken = tuple(self._texts)
+        for text in taken:  # one by one: another thread may be adding to them
+            self._texts.pop(text, None)
+        return taken
 
 
 def waiting(head: Snapshot, now: Instant) -> tuple[str, ...]:
