@@ -260,7 +260,9 @@ def revision_of(head: Snapshot | LedgerStep) -> int:
 FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
 FEW_RENEWALS, MOST_RENEWALS = 250, 10_000  # deferred: looked through first, and kept at most
 MOST_LAYERS = 256  # of one gateway, besides its own
-MOST_UNREPORTED = 50  # messages that wait for an answer to one holder
+MOST_UNREPORTED = 50  # messages that wait for an answer to one session
+MOST_LISTENERS = 1_000  # sessions for which messages wait: their names are the callers' choice
+_Listener = tuple[str, str | None]  # a holder, and a session
 WORTHWHILE = 0.9  # share of its time above which a deferred renewal is not pushed
 
 
@@ -361,15 +363,23 @@ class Gateway:
             chores=in_order(),
         )
 
-    def leave_messages(self, holder: str, messages: Iterable[str]) -> None:
-        """Leave messages that an answer cannot report to the next answer that can."""
+    def leave_messages(
+        self, holder: str, messages: Iterable[str], *, session: str | None = None
+    ) -> None:
+        """Leave messages that an answer cannot report to the next answer that can.
+
+        That is an answer to this session; without one, to any of the holder's.
+        """
         # Those about the place itself come with each answer.
         usual = self.store.warnings
-        self._unreported.leave(holder, [x for x in messages if x not in usual])
+        self._unreported.leave((holder, session), [x for x in messages if x not in usual])
 
-    def take_messages(self, holder: str) -> tuple[str, ...]:
-        """Return the messages that were left for a holder, and forget them."""
-        return self._unreported.take(holder)
+    def take_messages(self, holder: str, session: str | None = None) -> tuple[str, ...]:
+        """Return the messages that were left for a holder or a session, and forget them."""
+        left = self._unreported.take((holder, None))
+        if session is None:
+            return left
+        return (*left, *self._unreported.take((holder, session)))
 
     def own(
         self, session: LedgerSession, resource: Resource, scope: str | None = None
@@ -504,23 +514,27 @@ class Gateway:
 
 
 class _Unreported:
-    """The messages that no answer has reported yet, the newest ``MOST_UNREPORTED`` of each holder.
+    """The messages that no answer has reported yet, by holder and session.
 
-    Git LFS, for example, has no place for them in its answers.
+    Git LFS, for example, has no place for them in its answers. Each session keeps its newest
+    ``MOST_UNREPORTED``, and the ``MOST_LISTENERS`` that were left something last keep theirs.
     """
 
     def __init__(self) -> None:
-        self._texts, self._lock = dict[str, tuple[str, ...]](), Lock()
+        self._texts, self._lock = dict[_Listener, tuple[str, ...]](), Lock()
 
-    def leave(self, holder: str, messages: Sequence[str]) -> None:
-        if messages:
-            with self._lock:
-                texts = dict.fromkeys((*self._texts.get(holder, ()), *messages))
-                self._texts[holder] = tuple(texts)[-MOST_UNREPORTED:]
-
-    def take(self, holder: str) -> tuple[str, ...]:
+    def leave(self, listener: _Listener, messages: Sequence[str]) -> None:
+        if not messages:
+            return
         with self._lock:
-            return self._texts.pop(holder, ())
+            texts = dict.fromkeys((*self._texts.pop(listener, ()), *messages))
+            self._texts[listener] = tuple(texts)[-MOST_UNREPORTED:]
+            if len(self._texts) > MOST_LISTENERS:
+                self._texts.pop(next(iter(self._texts)))
+
+    def take(self, listener: _Listener) -> tuple[str, ...]:
+        with self._lock:
+            return self._texts.pop(listener, ())
 
 
 class _Layers:

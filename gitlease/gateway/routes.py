@@ -137,7 +137,8 @@ class GatewayDoor(Door):
         return (f"name the session {self.ledger.actor.session} to renew, extend or release this",)
 
     def take_messages(self) -> tuple[str, ...]:
-        left = self.gateway.take_messages(self._ledger.actor.holder)
+        actor = self._ledger.actor
+        left = self.gateway.take_messages(actor.holder, actor.session)
         return (*left, *super().take_messages()) if left else super().take_messages()
 
     def every_ledger(self) -> Sequence[LedgerSession]:
@@ -548,7 +549,8 @@ class ApiRoute:
         except GitleaseError as refusal:
             # A problem has no place for them.
             left = (*refusal.warnings, *door.take_messages())
-            door.gateway.leave_messages(request.caller.email, left)
+            session = door.ledger.actor.session
+            door.gateway.leave_messages(request.caller.email, left, session=session)
             raise
 
 

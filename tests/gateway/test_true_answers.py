@@ -180,3 +180,15 @@ def test_a_message_that_a_refusal_cannot_report_comes_with_the_next_answer(
     assert told not in names.ask("kim", "GET", "/v1/leases").json()["warnings"]
     assert names.ask("jo", "GET", "/v1/leases?path=src").json()["warnings"].count(told) == 1
     assert told not in names.ask("jo", "GET", "/v1/leases").json()["warnings"]
+
+
+def test_a_message_to_one_session_comes_with_an_answer_to_that_session(names: Served) -> None:
+    one, two = {"Gitlease-Session": "one"}, {"Gitlease-Session": "two"}
+    names.ask("jo", "PUT", "/v1/leases/deploy", headers=one)
+    names.ask("kim", "PUT", "/v1/leases/site")
+    note = {"resource": "deploy", "text": "main is red", "to_holder": True}
+    names.ask("kim", "POST", "/v1/leases:note", json=note)
+    assert names.ask("jo", "PUT", "/v1/leases/site", headers=one).status_code == 409
+    answers = [names.ask("jo", "GET", "/v1/leases", headers=x).json() for x in (two, one, one)]
+    told = [any("main is red" in text for text in x["warnings"]) for x in answers]
+    assert told == [False, True, False]
