@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 import threading
 import time
 import zlib
@@ -29,6 +30,7 @@ from gitlease.kernel.git.files import (
     drop_leftovers,
     exclusive,
     make_folders,
+    open_regular,
     read_small,
     read_with_status,
     replace_file,
@@ -269,8 +271,11 @@ class StateFolder:
         line = json.dumps([push.at, push.took, push.what[:200], push.fate, push.sent])
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with contextlib.suppress(OSError):
-            opened = os.open(self._pushes, flags, PUBLIC)
+            # A pipe in its place would wait for a reader.
+            opened = os.open(self._pushes, flags | os.O_NONBLOCK, PUBLIC)
             try:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    return
                 share(self._pushes, opened)
                 os.write(opened, f"{line}\n".encode())  # in one piece, whoever else writes
                 size = os.fstat(opened).st_size
@@ -291,11 +296,15 @@ class StateFolder:
         return found[-PUSHES_KEPT:]
 
     def _last_pushes(self) -> list[bytes]:
-        with contextlib.suppress(OSError), open(self._pushes, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - 2 * PUSHES_BYTES)
-            file.seek(start)
-            lines = file.read(2 * PUSHES_BYTES).splitlines(keepends=True)
+        with contextlib.suppress(OSError):
+            opened = open_regular(self._pushes)
+            if opened is None:
+                return []
+            with opened as file:
+                size = file.seek(0, os.SEEK_END)
+                start = max(0, size - 2 * PUSHES_BYTES)
+                file.seek(start)
+                lines = file.read(2 * PUSHES_BYTES).splitlines(keepends=True)
             return lines[1:] if start else lines  # the first may be cut
         return []
 

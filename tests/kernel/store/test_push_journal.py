@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from pathlib import Path
@@ -120,3 +121,10 @@ def test_one_push_is_no_pushes(tmp_path: Path) -> None:
     clone = PacedHost(tmp_path / "host").clone(tmp_path / "ada", "ada")
     typed(clone, "claim", "port-1")
     assert "in the last hour: 1 push, 0 of which" in typed(clone, "log", "--pushes").stdout
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    journal = folder(tmp_path)
+    os.mkfifo(tmp_path / "state" / "pushes")
+    journal.note_push(push(1))
+    assert journal.pushes() == []
