@@ -517,8 +517,8 @@ class Transaction:
             self._leave_open(prepared)
             raise _failure(swapped, what)
         layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
-        if swapped.heads[layer].ledger is None and change.base.ledger is not None:
-            # A restoration. A barrier would make a new ledger here, which grants at once (S2).
+        if swapped.heads[layer].ledger is None and _follows_a_deleted_ledger(change):
+            # A barrier would make a new ledger here, which grants at once (S2).
             raise self._unknown(prepared, swapped, what)
         step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self.actor)])
         barrier = self._changes(swapped.heads, {layer: step}, "a barrier")
@@ -663,6 +663,12 @@ def _granted(ledger: Ledger, claim: Claim) -> Outcome | None:
     # It stands, whoever of its holder renewed it since, and whatever the ring has forgotten.
     status = entry.outcome if entry is not None else "claimed"
     return Outcome(operation=claim.id, status=status, leases=(lease,))
+
+
+def _follows_a_deleted_ledger(change: Change) -> bool:
+    """Return whether a change restores a ledger, or makes another in the place of one."""
+    waits = any(isinstance(x, Restore) for x in change.decided.record.operations)
+    return waits or change.base.ledger is not None
 
 
 def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:
