@@ -677,11 +677,10 @@ class RefLedgerStore:
                 self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
         pace = self._pace_at(layer, before, ledger, received, read=took)
-        known = replace(
-            self._with_changes_sighted_now(layer, self._further(layer, before), ledger, version),
-            received=received,
-            pace=pace,
-        )
+        known = self._with_changes_sighted_now(layer, before or former, ledger, version)
+        known = replace(known, received=received, pace=pace)
+        if before is not None and before.version != version:
+            known = self._since_elsewhere(layer, known, version)
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
 
@@ -712,18 +711,25 @@ class RefLedgerStore:
         elapsed = before.received.elapsed_at_least(now)
         return before.pace.after(others=others, elapsed=elapsed, push=push, read=read)
 
-    def _further(self, layer: str, before: Known | None) -> Known | None:
-        """What was known ``before`` here or at the place used before this one, the later state.
+    def _since_elsewhere(self, layer: str, known: Known, version: str) -> Known:
+        """What is known here, with when holders count from as seen at the place used before.
 
         A ledger that moves away and back finds an old copy here. Its holders' time runs from when
         they wrote their leases, not from when this clone came back (S3).
         """
         former = self._former(layer)
-        if before is None or former is None:
-            return before or former
-        if former.ledger_id != before.ledger_id or former.revision <= before.revision:
-            return before
-        return replace(former, append_only=before.append_only)
+        now = known.received
+        if former is None or former.ledger_id != known.ledger_id or not former.base.same_boot(now):
+            return known
+        changed = {file for file, _ in self._changed(layer, former.version, version)}
+        sighted = dict(known.sighted)
+        for file, seen in known.sighted.items():
+            before = former.at(now).sighting(file)
+            since = before.since or before.at
+            start = seen.since or seen.at
+            if file not in changed and since.boot_ms < start.boot_ms:
+                sighted[file] = replace(seen, since=since)
+        return replace(known, sighted=sighted)
 
     def _learn_restored(
         self, layer: str, before: Known, ledger: Ledger, version: str, received: Instant
