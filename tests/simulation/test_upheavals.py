@@ -47,7 +47,7 @@ def test_a_lease_has_run_out_where_its_ledger_moved_back_and_the_clock_was_set_b
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", [409, 411, 488, 536])
+@pytest.mark.parametrize("seed", [411, 488, 536])
 def test_long_lives_in_which_ledgers_move_back(seed: int) -> None:
     assert life(seed, steps=1_000).faults["main names another place"] > 1
 
