@@ -18,7 +18,9 @@ from support.tasks import task
 
 import gitlease
 from gitlease.gateway.routes import ROUTES, ApiRequest, ApiRoute
+from gitlease.kernel.ledger.messages import Messages
 from gitlease.kernel.rules.errors import UsageError
+from gitlease.kernel.rules.lease import Actor
 from gitlease.kernel.rules.resources import parse_resource
 from gitlease.library.leases import Leases
 from gitlease.library.methods import OF_A_CLONE, OF_A_GATEWAY, Method
@@ -303,8 +305,11 @@ def test_a_parameter_arrives_from_a_connection(
 
 def fake_gateway() -> SimpleNamespace:
     """A gateway that carries out nothing, in any layer."""
-    made = SimpleNamespace(session=lambda *_who, **_how: None)
+    session = SimpleNamespace(actor=Actor("jo@example.com"), messages=Messages())
+    made = SimpleNamespace(session=lambda *_who, **_how: session)
     made.in_layer = lambda _layer: made
+    made.take_messages = lambda *_whose: ()
+    made.leave_messages = lambda *_whose, **_of: None
     return made
 
 
