@@ -680,7 +680,7 @@ class RefLedgerStore:
         known = self._with_changes_sighted_now(layer, before or former, ledger, version)
         known = replace(known, received=received, pace=pace)
         if before is not None and before.version != version:
-            known = self._since_elsewhere(layer, known, version)
+            known = self._since_elsewhere(layer, known, since=before.revision)
         self.state(layer).save(known)
         return self._snapshot(layer, known, ledger)
 
@@ -711,24 +711,27 @@ class RefLedgerStore:
         elapsed = before.received.elapsed_at_least(now)
         return before.pace.after(others=others, elapsed=elapsed, push=push, read=read)
 
-    def _since_elsewhere(self, layer: str, known: Known, version: str) -> Known:
+    def _since_elsewhere(self, layer: str, known: Known, *, since: int) -> Known:
         """What is known here, with when holders count from as seen at the place used before.
 
-        A ledger that moves away and back finds an old copy here. Its holders' time runs from when
-        they wrote their leases, not from when this clone came back (S3).
+        A ledger that moves away and back finds an old copy here, of revision ``since``. Its
+        holders' time runs from when they wrote their leases, not from when this clone came back
+        (S3).
         """
-        former = self._former(layer)
-        now = known.received
-        if former is None or former.ledger_id != known.ledger_id or not former.base.same_boot(now):
+        former, now = self._former(layer), known.received
+        if former is None or former.ledger_id != known.ledger_id:
             return known
-        changed = {file for file, _ in self._changed(layer, former.version, version)}
+        # Once this clone has seen more here, nothing there is news.
+        if former.revision <= since or not former.base.same_boot(now):
+            return known
+        former = former.at(now)
+        changed = {file for file, _ in self._changed(layer, former.version, known.version)}
         sighted = dict(known.sighted)
         for file, seen in known.sighted.items():
-            before = former.at(now).sighting(file)
-            since = before.since or before.at
-            start = seen.since or seen.at
-            if file not in changed and since.boot_ms < start.boot_ms:
-                sighted[file] = replace(seen, since=since)
+            before = former.sighting(file)
+            began = before.since or before.at
+            if file not in changed and began.boot_ms < (seen.since or seen.at).boot_ms:
+                sighted[file] = replace(seen, since=began)
         return replace(known, sighted=sighted)
 
     def _learn_restored(
